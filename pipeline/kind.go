@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"context"
+	"io"
+
+	"assay/schemas"
+)
+
+// Kind is one sort of work, passed in as a value. The zero value of every
+// optional function means "no".
+type Kind struct {
+	Name string
+	// Version is part of every key; it is raised when equal inputs may give
+	// another result.
+	Version int
+	// Measured stages run alone and are never reused.
+	Measured bool
+	// Early kinds run before everything else when they need nothing.
+	Early bool
+	// Pure says whether an equal key gives an equal result, so that an earlier
+	// one may be used. It sees the resolved configuration.
+	Pure func(config map[string]any) bool
+	// Seeded says whether the result depends on the trial's seed.
+	Seeded func(config map[string]any) bool
+	// Requires lists what the stage reads beyond its path keys, before it runs.
+	Requires func(config map[string]any) Requirements
+	// Outputs lists the names a stage with this configuration publishes.
+	Outputs func(config map[string]any) []string
+	// Run does the work. It must write only below task.Dir, put results below
+	// task.OutputDir(name), and return when everything it started has ended.
+	Run func(ctx context.Context, task *Task) error
+}
+
+// Requirements are influences on a result that are not paths in the file.
+type Requirements struct {
+	// Inputs: logical name -> absolute or machine path, in addition to path keys.
+	Inputs map[string]string
+	// Tools are programs, by name or path, whose content enters the key.
+	Tools []string
+	// PassEnv are variables of the caller whose values enter the key.
+	PassEnv []string
+}
+
+// Task is one execution of a stage as its kind sees it.
+type Task struct {
+	Node  schemas.Node
+	Trial schemas.Trial // zero for run scope
+	// Config is the stage's configuration with every ${...} resolved: path keys
+	// hold absolute paths that exist.
+	Config map[string]any
+	Seed   uint64
+	// Dir is the stage's private folder: Dir/work is empty and its own,
+	// Dir/outputs/NAME is what it publishes, Dir/logs is archived beside it.
+	Dir string
+	// Log goes to Dir/logs/stage.log.
+	Log io.Writer
+	// Inputs holds every declared input: logical name -> absolute path.
+	Inputs map[string]string
+	// Env holds the variables a child process may see: allow-listed ones, passed
+	// ones, and secrets. Nothing else is inherited.
+	Env []string
+	// Service is the service the stage uses, nil for none.
+	Service *ServiceView
+	// Upstream holds the outputs of the stages it needs, in plan order.
+	Upstream []UpstreamOutput
+	// Experiment is the effective experiment.
+	Experiment schemas.Experiment
+	// StoreDir is where the store lies, for checks of room.
+	StoreDir string
+	// Supervise starts child processes so that nothing outlives this one.
+	Supervise Supervisor
+	// Report takes findings; they land in the stage's record.
+	Report func(schemas.Finding)
+	// Progress takes a short state for people: done of total in unit.
+	Progress func(done, total int64, note string)
+}
+
+// ServiceView is a running service as a stage sees it.
+type ServiceView struct {
+	Name     string
+	Engine   string
+	URL      string
+	Models   []string
+	Emulated bool
+	// Dead reports why the service is gone, or "" while it lives.
+	Dead func() string
+	// Done is closed when the service is gone.
+	Done <-chan struct{}
+}
+
+// UpstreamOutput is one output of a stage that this one needs.
+type UpstreamOutput struct {
+	Stage  string
+	Kind   string
+	Trial  schemas.Trial
+	Name   string
+	Digest schemas.Digest
+	// Path returns where it lies, read-only, made on first use.
+	Path func(ctx context.Context) (string, error)
+}
+
+// Command is a child process to run to its end.
+type Command struct {
+	Argv   []string
+	Dir    string
+	Env    []string
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Supervisor runs a command and its whole process tree to the end. The exit code
+// is -1 when a signal ended it. When ctx ends, the tree is stopped.
+type Supervisor interface {
+	Run(ctx context.Context, cmd Command) (exitCode int, err error)
+}

@@ -1,0 +1,113 @@
+package schemas
+
+// sloField is shared by every kind that judges latencies.
+func sloField() Field {
+	return Field{Name: "slo", Type: TypeTable, Doc: "targets that qos and attainment are judged by", Fields: []Field{
+		{Name: "ttft", Type: TypeDuration, Default: "10s", Doc: "time to first token, from the scheduled time"},
+		{Name: "tpot", Type: TypeDuration, Default: "100ms", Doc: "time per output token"},
+	}}
+}
+
+// Kinds describes the stage kinds, by name.
+func Kinds() []KindSpec {
+	return []KindSpec{
+		{Name: "preflight", Scope: ScopeRun, Doc: "checks that everything is in place before anything is spent", Outputs: []string{"findings"}, Fields: []Field{
+			{Name: "paths", Type: TypePathMap, Machine: true, Doc: "files and folders that must exist and be readable, by logical name"},
+			{Name: "workload", Type: TypePath, Doc: "workload file that must be well formed"},
+			{Name: "ports", Type: TypeScalarList, Machine: true, Doc: "TCP ports that must be free on loopback"},
+			{Name: "disk", Type: TypeSize, Default: "256MiB", Doc: "room the store's file system must have"},
+		}},
+		{Name: "workload", Scope: ScopeTrial, Doc: "writes a seeded workload of the published synth form", Outputs: []string{"workload"}, Fields: []Field{
+			{Name: "models", Type: TypeInt, Required: true, Min: bound(1), Max: bound(99), Doc: "number of models"},
+			{Name: "rate", Type: TypeFloat, Required: true, Min: bound(0), Doc: "requests per second and model"},
+			{Name: "duration", Type: TypeDuration, Required: true, Doc: "span of arrivals"},
+			{Name: "input_mean", Type: TypeInt, Default: 256.0, Min: bound(1), Max: bound(1e6), Doc: "mean prompt length, tokens"},
+			{Name: "output_mean", Type: TypeInt, Default: 128.0, Min: bound(1), Max: bound(1e6), Doc: "mean output length, tokens"},
+			{Name: "max_tokens", Type: TypeInt, Default: 4096.0, Min: bound(2), Max: bound(1e7), Doc: "limit of prompt and output together"},
+			{Name: "per_repetition", Type: TypeBool, Default: false, Doc: "true: each repetition has a seed, and so a workload, of its own"},
+		}},
+		{Name: "command", Scope: ScopeTrial, Service: "optional", Doc: "runs any program in a private folder", Outputs: []string{"*"}, Fields: []Field{
+			{Name: "argv", Type: TypeStringList, Required: true, Doc: "program and arguments; no shell"},
+			{Name: "shell", Type: TypeBool, Default: false, Doc: "true: argv is one string for /bin/sh -c"},
+			{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables set for the program"},
+			{Name: "pass_env", Type: TypeStringList, Doc: "names of variables passed through from the caller; their values enter the key"},
+			{Name: "inputs", Type: TypePathMap, Machine: true, Doc: "logical name -> file or folder; appears under that name in the private folder"},
+			{Name: "outputs", Type: TypeStringMap, Doc: "output name -> path below the private folder; published all or nothing"},
+			{Name: "tools", Type: TypeStringList, Doc: "programs whose content enters the key, beside argv[0]"},
+			{Name: "reuse", Type: TypeBool, Default: false, Doc: "the program is pure: an equal key gives an equal result"},
+			{Name: "seeded", Type: TypeBool, Default: false, Doc: "the program reads ASSAY_SEED, derived per repetition"},
+			{Name: "ok_exit", Type: TypeScalarList, Doc: "exit codes that count as success (default 0)"},
+		}},
+		{Name: "warmup", Scope: ScopeTrial, Service: "required", Doc: "sends requests until a stated rule holds", Outputs: []string{"requests", "summary"}, Fields: []Field{
+			{Name: "models", Type: TypeStringList, Doc: "model names; default: all that the service lists"},
+			{Name: "api", Type: TypeString, Default: "completions", Enum: []string{"completions", "chat"}, Doc: "endpoint"},
+			{Name: "input_tokens", Type: TypeInt, Default: 32.0, Min: bound(1), Max: bound(1e6), Doc: "prompt length"},
+			{Name: "output_tokens", Type: TypeInt, Default: 8.0, Min: bound(1), Max: bound(1e6), Doc: "output length"},
+			{Name: "count", Type: TypeInt, Default: 3.0, Min: bound(1), Max: bound(100000), Doc: "requests per model; with stable, the most that are sent"},
+			{Name: "stable", Type: TypeTable, Doc: "stop earlier, once latency is stable", Fields: []Field{
+				{Name: "within_percent", Type: TypeFloat, Required: true, Min: bound(0), Doc: "largest spread of E2E over the last n, in per cent of their mean"},
+				{Name: "over", Type: TypeInt, Required: true, Min: bound(2), Max: bound(1000), Doc: "n"},
+			}},
+			{Name: "request_timeout", Type: TypeDuration, Default: "5m0s", Doc: "limit of one request"},
+		}},
+		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result"}, Fields: []Field{
+			{Name: "workload", Type: TypePath, Required: true, Doc: "CSV of arrivals, either Aegaeon form"},
+			{Name: "models", Type: TypeStringList, Doc: "names the service knows, in the order of the workload's models; default: all that it lists, sorted by name"},
+			{Name: "api", Type: TypeString, Default: "completions", Enum: []string{"completions", "chat"}, Doc: "endpoint"},
+			{Name: "speed", Type: TypeFloat, Default: 1.0, Min: bound(1e-6), Max: bound(1e6), Doc: "arrivals are this much faster than written"},
+			{Name: "window", Type: TypeStringList, Doc: "from and to, in the workload's own time: only arrivals in [from, to) are sent"},
+			{Name: "timestamp_unit", Type: TypeString, Default: "s", Enum: []string{"s", "ms"}, Doc: "unit of a bare timestamp column"},
+			{Name: "ignore_eos", Type: TypeBool, Default: true, Doc: "hold the service to the asked output length, where it can be"},
+			{Name: "request_timeout", Type: TypeDuration, Default: "10m0s", Doc: "limit of one request"},
+			{Name: "idle_timeout", Type: TypeDuration, Default: "2m0s", Doc: "longest silence within a stream"},
+			{Name: "max_connections", Type: TypeInt, Default: 4096.0, Min: bound(1), Max: bound(60000), Doc: "connections this client may open; a request beyond it is client_resource"},
+			{Name: "per_repetition", Type: TypeBool, Default: false, Doc: "true: each repetition has prompts of its own"},
+			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does"},
+			sloField(),
+		}},
+		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},
+	}
+}
+
+// Engines describes the engines, by name.
+func Engines() []EngineSpec {
+	start := []Field{
+		{Name: "command", Type: TypeStringList, Machine: true, Doc: "program and arguments that start it; ${service.NAME.port} style values come as ASSAY_PORT in the environment and {port} in an argument"},
+		{Name: "url", Type: TypeURL, Doc: "attach to a running service instead"},
+		{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables set for the process"},
+		{Name: "cwd", Type: TypePath, Machine: true, Doc: "working folder of the process"},
+		{Name: "port", Type: TypePort, Unkeyed: true, Doc: "fixed port; default: a free one is chosen on loopback"},
+		{Name: "ready_path", Type: TypeString, Doc: "HTTP path that answers 200 when it is ready"},
+		{Name: "ready_log", Type: TypeString, Doc: "regular expression a line of its log matches when it is ready"},
+		{Name: "ready_timeout", Type: TypeDuration, Default: "10m0s", Unkeyed: true, Doc: "limit of start-up"},
+		{Name: "stop_signal", Type: TypeString, Default: "TERM", Enum: []string{"TERM", "INT", "QUIT"}, Unkeyed: true, Doc: "signal that asks it to stop"},
+		{Name: "stop_grace", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
+	}
+	return []EngineSpec{
+		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", Fields: []Field{
+			{Name: "models", Type: TypeTableList, Required: true, Doc: "models it serves", Fields: []Field{
+				{Name: "name", Type: TypeString, Required: true, Doc: "name requests use"},
+				{Name: "prefill_base", Type: TypeDuration, Default: "20ms", Doc: "fixed part of prefill"},
+				{Name: "prefill_per_token", Type: TypeDuration, Default: "50µs", Doc: "prefill per prompt token"},
+				{Name: "decode_per_token", Type: TypeDuration, Default: "10ms", Doc: "time per output token after the first"},
+				{Name: "jitter", Type: TypeFloat, Default: 0.0, Min: bound(0), Max: bound(1), Doc: "each time is multiplied by 1 + jitter * u, u seeded in [-1, 1]"},
+				{Name: "max_model_len", Type: TypeInt, Default: 32768.0, Min: bound(1), Doc: "prompt and output tokens together"},
+			}},
+			{Name: "time_scale", Type: TypeFloat, Default: 1.0, Min: bound(1e-3), Max: bound(1e3), Doc: "all times are divided by it"},
+			{Name: "seed", Type: TypeInt, Default: 0.0, Min: bound(0), Doc: "seed of jitter and token ids"},
+			{Name: "tokens_per_chunk", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "tokens in each event"},
+			{Name: "fault", Type: TypeTable, Doc: "misbehaviour on purpose, for tests of clients", Fields: []Field{
+				{Name: "kind", Type: TypeString, Required: true, Enum: []string{"die", "hang", "refuse", "sse_error", "cut", "split_utf8", "http_500", "http_429", "no_done", "slow_start", "lie_usage"}, Doc: "what goes wrong"},
+				{Name: "after_requests", Type: TypeInt, Default: 0.0, Min: bound(0), Doc: "requests served properly first"},
+				{Name: "after_tokens", Type: TypeInt, Default: 2.0, Min: bound(0), Doc: "tokens of the request sent before it happens"},
+				{Name: "delay", Type: TypeDuration, Default: "0s", Doc: "for slow_start: time before the listener opens"},
+			}},
+			{Name: "ready_timeout", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "limit of start-up"},
+			{Name: "stop_grace", Type: TypeDuration, Default: "10s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
+			{Name: "port", Type: TypePort, Unkeyed: true, Doc: "fixed port; default: a free one is chosen on loopback"},
+		}},
+		{Name: "openai", Doc: "any OpenAI-compatible server", Fields: start},
+		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: start},
+		{Name: "pypto", Doc: "PyPTO Serving, started by command or attached to", Fields: start},
+	}
+}

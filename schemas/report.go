@@ -1,0 +1,178 @@
+package schemas
+
+import "time"
+
+// Report is a run's report.json, assembled when the run is sealed.
+type Report struct {
+	Schema     string           `json:"schema" jsonschema:"const=assay/report/v1"`
+	Experiment ReportExperiment `json:"experiment"`
+	RunID      string           `json:"run_id"`
+	Status     RunStatus        `json:"status" jsonschema:"enum=passed,enum=failed,enum=tainted,enum=aborted"`
+	Passed     bool             `json:"passed"`
+	StartedAt  time.Time        `json:"started_at"`
+	EndedAt    time.Time        `json:"ended_at"`
+	// ArchiveRoot is the folder of engine archives in the run, where it has one.
+	ArchiveRoot string        `json:"archive_root,omitempty"`
+	Emulated    bool          `json:"emulated"` // something here was measured on the emulated engine
+	Stages      []ReportStage `json:"stages"`
+	Trials      []Trial       `json:"trials"` // in the order run
+	Results     []StageResult `json:"results"`
+	Findings    []Finding     `json:"findings"`
+	Conditions  []Condition   `json:"conditions"`
+	Environment Environment   `json:"environment"`
+	Sources     []SourceRun   `json:"source_runs"`
+	Claims      []ClaimResult `json:"claims"`
+	Files       FileSummary   `json:"files"`
+}
+
+// ReportExperiment identifies the experiment and its effective parameters.
+type ReportExperiment struct {
+	Name   string         `json:"name"`
+	Title  string         `json:"title,omitempty"`
+	Digest Digest         `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+	Params map[string]any `json:"params"`
+}
+
+// ReportStage is one row of the stage table.
+type ReportStage struct {
+	Node       string      `json:"node"`
+	Stage      string      `json:"stage"`
+	Kind       string      `json:"kind"`
+	Trial      string      `json:"trial,omitempty"`
+	Status     StageStatus `json:"status" jsonschema:"enum=passed,enum=failed,enum=tainted,enum=aborted,enum=skipped"`
+	Key        Key         `json:"key,omitempty" jsonschema:"pattern=^key:[0-9a-f]{64}$"`
+	Outputs    []Output    `json:"outputs"`
+	ReusedFrom string      `json:"reused_from,omitempty"`
+	StartedAt  time.Time   `json:"started_at"`
+	DurationMs float64     `json:"duration_ms"`
+	Error      string      `json:"error,omitempty"`
+	RootCause  string      `json:"root_cause,omitempty"`
+}
+
+// StageResult is what one measure stage of one trial gave.
+type StageResult struct {
+	Node   string         `json:"node"`
+	Stage  string         `json:"stage"`
+	Trial  string         `json:"trial,omitempty"`
+	Point  map[string]any `json:"point,omitempty"`
+	Result Result         `json:"result"`
+}
+
+// Result is a fold over the request records of one measure stage.
+type Result struct {
+	Schema         string             `json:"schema" jsonschema:"const=assay/result/v1"`
+	MetricsVersion int                `json:"metrics_version" jsonschema:"minimum=1"`
+	Emulated       bool               `json:"emulated"`
+	Headline       string             `json:"headline_ttft" jsonschema:"enum=ttft_from_schedule_ms,enum=ttft_ms"`
+	StampSource    string             `json:"stamp_source" jsonschema:"enum=kernel,enum=user,enum=mixed,enum=unknown"`
+	Counts         Counts             `json:"counts"`
+	Metrics        map[string]Summary `json:"metrics"` // distributions: ttft_ms, tpot_ms, ...; pooled over requests
+	Values         map[string]Value   `json:"values"`  // single numbers: requests_per_s, makespan_s, ...
+	Models         []ModelResult      `json:"models"`
+	SLO            *SLO               `json:"slo,omitempty"`
+	Speed          float64            `json:"speed"`
+	Comparable     bool               `json:"comparable"` // false with speed != 1: qos is not comparable
+	Findings       []Finding          `json:"findings"`
+}
+
+// SLO holds the targets in milliseconds.
+type SLO struct {
+	TTFTMs float64 `json:"ttft_ms"`
+	TPOTMs float64 `json:"tpot_ms"`
+}
+
+// Counts are whole numbers of requests and tokens.
+type Counts struct {
+	Issued       int             `json:"issued"`
+	OK           int             `json:"ok"`
+	Outcomes     map[Outcome]int `json:"outcomes"`
+	InputTokens  int64           `json:"input_tokens"`
+	OutputTokens int64           `json:"output_tokens"`
+	// OutputTokenSources counts requests by where their output token count comes from.
+	OutputTokenSources map[string]int `json:"output_token_sources"`
+}
+
+// Summary of a distribution. Absent numbers could not be computed: N says over how many.
+type Summary struct {
+	Unit        string       `json:"unit"`
+	N           int          `json:"n"`        // samples with a value
+	Censored    int          `json:"censored"` // samples known only to exceed their limit
+	Mean        *float64     `json:"mean,omitempty"`
+	StdDev      *float64     `json:"stddev,omitempty"` // population
+	Min         *float64     `json:"min,omitempty"`
+	Max         *float64     `json:"max,omitempty"`
+	Percentiles []Percentile `json:"percentiles"`
+	Note        string       `json:"note,omitempty"`
+}
+
+// Percentile of a distribution, type 7.
+type Percentile struct {
+	P     float64  `json:"p"`
+	Value *float64 `json:"value,omitempty"`
+	// Above is set instead of Value when the rank falls among censored samples: the percentile is above it.
+	Above *float64 `json:"above,omitempty"`
+	// Few marks a percentile whose sample floor at 99 % confidence is not met.
+	Few bool `json:"few,omitempty"`
+}
+
+// Value is one number, or the reason there is none.
+type Value struct {
+	Unit   string   `json:"unit"`
+	Value  *float64 `json:"value,omitempty"`
+	Reason string   `json:"unknown,omitempty"`
+	Set    string   `json:"set,omitempty"` // what a cv was taken over
+}
+
+// ModelResult is the part of a result that belongs to one model.
+type ModelResult struct {
+	Model   string             `json:"model"`
+	Counts  Counts             `json:"counts"`
+	Metrics map[string]Summary `json:"metrics"`
+}
+
+// Condition is one circumstance a result was obtained under.
+type Condition struct {
+	Name    string `json:"name"`
+	Subject string `json:"subject,omitempty"` // stage, service or model it belongs to
+	Value   any    `json:"value,omitempty"`
+	Unknown string `json:"unknown,omitempty"` // why it could not be learnt
+}
+
+// Environment is the host a run was made on.
+type Environment struct {
+	Host         string        `json:"host"`
+	OS           string        `json:"os"`
+	Kernel       string        `json:"kernel"`
+	Arch         string        `json:"arch"`
+	CPUModel     string        `json:"cpu_model"`
+	CPUs         int           `json:"cpus"`
+	MemoryBytes  int64         `json:"memory_bytes"`
+	Accelerators []Accelerator `json:"accelerators"`
+	// AcceleratorsUnknown says why accelerators could not be listed.
+	AcceleratorsUnknown string       `json:"accelerators_unknown,omitempty"`
+	Tool                ToolIdentity `json:"tool"`
+	CommandLine         []string     `json:"command_line"`
+}
+
+// Accelerator is one device as its vendor's tool names it.
+type Accelerator struct {
+	Index  int    `json:"index"`
+	Name   string `json:"name"`
+	Memory string `json:"memory,omitempty"`
+	Driver string `json:"driver,omitempty"`
+}
+
+// ClaimResult is a claim and what came out.
+type ClaimResult struct {
+	Claim
+	Value  *float64 `json:"value,omitempty"`
+	Holds  bool     `json:"holds"`
+	Reason string   `json:"unknown,omitempty"` // why there is no value
+}
+
+// FileSummary sums the file list up.
+type FileSummary struct {
+	Count  int    `json:"count"`
+	Bytes  int64  `json:"bytes"`
+	Digest Digest `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+}
