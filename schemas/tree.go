@@ -1,0 +1,77 @@
+package schemas
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Kinds of tree entries.
+const (
+	EntryFile    = "file"
+	EntryDir     = "dir"
+	EntrySymlink = "symlink"
+)
+
+// treeIdentity is the part of an entry that its tree's digest covers. It is a
+// type of its own so that a field added to TreeEntry cannot change a digest by
+// accident.
+type treeIdentity struct {
+	Path       string `json:"path"`
+	Kind       string `json:"kind"`
+	Executable bool   `json:"executable,omitempty"`
+	Size       int64  `json:"size,omitempty"`
+	Digest     Digest `json:"digest,omitempty"`
+	Target     string `json:"target,omitempty"`
+}
+
+// TreeDigest returns the digest of a tree: the SHA-256 of the RFC 8785 JSON of
+// the array of its entries, byte-sorted by path, each an object with path, kind
+// and, where they are not empty, executable, size, digest and target. Where the
+// bytes are stored (parts) is not part of it. Entries need not be sorted.
+func TreeDigest(entries []TreeEntry) (Digest, error) {
+	ids := make([]treeIdentity, len(entries))
+	for i, e := range entries {
+		ids[i] = treeIdentity{Path: e.Path, Kind: e.Kind, Executable: e.Executable, Size: e.Size, Digest: e.Digest, Target: e.Target}
+	}
+	sort.SliceStable(ids, func(i, j int) bool { return ids[i].Path < ids[j].Path })
+	b, err := Canonical(ids)
+	if err != nil {
+		return "", fmt.Errorf("tree digest: %w", err)
+	}
+	return DigestOf(b), nil
+}
+
+// SubTree returns the entries below prefix with the prefix cut from their
+// paths, in their order; all of them for an empty prefix. The entry of the
+// prefix itself is left out when it is a folder; when it is a file or a link it
+// is the only entry returned, under its base name. So the digest of a sub-tree
+// equals the digest of the same folder stored alone.
+func SubTree(entries []TreeEntry, prefix string) []TreeEntry {
+	if prefix == "" {
+		return entries
+	}
+	var out []TreeEntry
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Path, prefix+"/"):
+			e.Path = e.Path[len(prefix)+1:]
+			out = append(out, e)
+		case e.Path == prefix && e.Kind != EntryDir:
+			e.Path = prefix[strings.LastIndexByte(prefix, '/')+1:]
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// SumEntries counts the files of a tree and their bytes.
+func SumEntries(entries []TreeEntry) (files int, bytes int64) {
+	for _, e := range entries {
+		if e.Kind == EntryFile {
+			files++
+			bytes += e.Size
+		}
+	}
+	return files, bytes
+}
