@@ -2,8 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"path"
+	"path/filepath"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -21,8 +25,8 @@ type Kind struct {
 	// Pure says whether an equal key gives an equal result, so that an earlier
 	// one may be used. It sees the resolved configuration.
 	Pure func(config map[string]any) bool
-	// Seeded says whether the result depends on the trial's seed.
-	Seeded func(config map[string]any) bool
+	// Seed says which seed the result depends on.
+	Seed func(config map[string]any) SeedUse
 	// Requires lists what the stage reads beyond its path keys, before it runs.
 	Requires func(config map[string]any) Requirements
 	// Outputs lists the names a stage with this configuration publishes.
@@ -31,6 +35,16 @@ type Kind struct {
 	// task.OutputDir(name), and return when everything it started has ended.
 	Run func(ctx context.Context, task *Task) error
 }
+
+// SeedUse is which seed a stage's result depends on.
+type SeedUse int
+
+// The uses of seeds. A pure stage without a seed is not repeated over trials.
+const (
+	SeedNone       SeedUse = iota
+	SeedExperiment         // one for all repetitions
+	SeedRepetition         // one of its own for each repetition, equal across matrix points
+)
 
 // Requirements are influences on a result that are not paths in the file.
 type Requirements struct {
@@ -51,7 +65,7 @@ type Task struct {
 	Config map[string]any
 	Seed   uint64
 	// Dir is the stage's private folder: Dir/work is empty and its own,
-	// Dir/outputs/NAME is what it publishes, Dir/logs is archived beside it.
+	// Dir/outputs is what it publishes, Dir/logs is archived beside it.
 	Dir string
 	// Log goes to Dir/logs/stage.log.
 	Log io.Writer
@@ -74,6 +88,30 @@ type Task struct {
 	Report func(schemas.Finding)
 	// Progress takes a short state for people: done of total in unit.
 	Progress func(done, total int64, note string)
+
+	outputs map[string]string // name -> path below Dir
+}
+
+// OutputFile returns where to write the file that is the output name.
+func (t *Task) OutputFile(name, base string) (string, error) {
+	return t.declare(name, path.Join("outputs", name, base), path.Join("outputs", name))
+}
+
+// OutputDir returns a new folder that is the output name.
+func (t *Task) OutputDir(name string) (string, error) {
+	dir := path.Join("outputs", name)
+	return t.declare(name, dir, dir)
+}
+
+func (t *Task) declare(name, rel, dir string) (string, error) {
+	if t.outputs == nil {
+		t.outputs = map[string]string{}
+	}
+	t.outputs[name] = rel
+	if err := durable.MkdirAll(filepath.Join(t.Dir, filepath.FromSlash(dir)), 0o755); err != nil {
+		return "", fmt.Errorf("output %s: %w", name, err)
+	}
+	return filepath.Join(t.Dir, filepath.FromSlash(rel)), nil
 }
 
 // ServiceView is a running service as a stage sees it.

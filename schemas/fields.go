@@ -80,7 +80,7 @@ func ExperimentFields() []Field {
 		{Name: "trials", Type: TypeTable, Doc: "how often and in which order matrix points run", Fields: []Field{
 			{Name: "repeat", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(10000), Doc: "repetitions of each matrix point"},
 			{Name: "order", Type: TypeString, Default: OrderInterleaved, Enum: []string{OrderSequential, OrderInterleaved, OrderABBA, OrderRandom}, Doc: "order of trials"},
-			{Name: "seed", Type: TypeInt, Default: 0.0, Min: bound(0), Doc: "seed all others are derived from"},
+			{Name: "seed", Type: TypeInt, Default: 0.0, Min: bound(0), Max: bound(1<<53 - 1), Doc: "seed all others are derived from"},
 		}},
 		{Name: "model", Type: TypeTableMap, Doc: "models under test", Fields: []Field{
 			{Name: "name", Type: TypeString, Required: true, Doc: "the name requests use"},

@@ -24,7 +24,7 @@ func Kinds() []KindSpec {
 			{Name: "input_mean", Type: TypeInt, Default: 256.0, Min: bound(1), Max: bound(1e6), Doc: "mean prompt length, tokens"},
 			{Name: "output_mean", Type: TypeInt, Default: 128.0, Min: bound(1), Max: bound(1e6), Doc: "mean output length, tokens"},
 			{Name: "max_tokens", Type: TypeInt, Default: 4096.0, Min: bound(2), Max: bound(1e7), Doc: "limit of prompt and output together"},
-			{Name: "per_repetition", Type: TypeBool, Default: false, Doc: "true: each repetition has a seed, and so a workload, of its own"},
+			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions share one seed, and so one workload"},
 		}},
 		{Name: "command", Scope: ScopeTrial, Service: "optional", Doc: "runs any program in a private folder", Outputs: []string{"*"}, Fields: []Field{
 			{Name: "argv", Type: TypeStringList, Required: true, Doc: "program and arguments; no shell"},
@@ -61,7 +61,7 @@ func Kinds() []KindSpec {
 			{Name: "request_timeout", Type: TypeDuration, Default: "10m0s", Doc: "limit of one request"},
 			{Name: "idle_timeout", Type: TypeDuration, Default: "2m0s", Doc: "longest silence within a stream"},
 			{Name: "max_connections", Type: TypeInt, Default: 4096.0, Min: bound(1), Max: bound(60000), Doc: "connections this client may open; a request beyond it is client_resource"},
-			{Name: "per_repetition", Type: TypeBool, Default: false, Doc: "true: each repetition has prompts of its own"},
+			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions send the same prompts"},
 			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does"},
 			sloField(),
 		}},

@@ -18,7 +18,6 @@ const (
 // has a line here; what is not here must not influence it.
 type Preimage struct {
 	Schema      string            `json:"schema"` // assay/key/v1
-	Stage       string            `json:"stage"`
 	Kind        string            `json:"kind"`
 	KindVersion int               `json:"kind_version"`
 	Scope       string            `json:"scope"`
