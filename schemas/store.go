@@ -10,9 +10,9 @@ type StoredRecord struct {
 
 // SealRequest is everything a run's manifest is made of.
 type SealRequest struct {
-	Run        Run // Report and FileList are filled in by Seal
-	Experiment []byte      // canonical JSON of the effective experiment
-	Source     []byte      // the experiment file as written
+	Run        Run    // Report and FileList are filled in by Seal
+	Experiment []byte // canonical JSON of the effective experiment
+	Source     []byte // the experiment file as written
 	// Report makes report.json once the file list is known; it is not called
 	// again, and it is validated before it is stored.
 	Report func(files FileSummary) (Report, error)

@@ -1,0 +1,119 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// File is a file that does not exist under its final name until Commit.
+type File struct {
+	f      *os.File
+	temp   string
+	final  string
+	failed bool
+}
+
+// WriteFile replaces path with data, atomically and durably. mode is subject to
+// no umask.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.f.Chmod(mode); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// Create opens a temporary file in the folder of finalPath. The caller must end
+// with Commit or Abort; Abort after Commit does nothing.
+func Create(finalPath string) (*File, error) {
+	temp := filepath.Join(filepath.Dir(finalPath), tempName())
+	if err := before(OpCreate, temp); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f: f, temp: temp, final: finalPath}, nil
+}
+
+// Write adds b. After an error the file can only be aborted.
+func (f *File) Write(b []byte) (int, error) {
+	if err := before(OpWrite, f.temp); err != nil {
+		f.failed = true
+		return 0, err
+	}
+	n, err := f.f.Write(b)
+	if err != nil {
+		f.failed = true
+	}
+	return n, err
+}
+
+// Commit makes the file appear under the name given to Create.
+func (f *File) Commit() error { return f.CommitTo(f.final) }
+
+// CommitTo makes the file appear as path, which must be in the folder it was
+// created in: content-addressed files learn their name only at the end.
+func (f *File) CommitTo(path string) error {
+	if f.f == nil {
+		return fmt.Errorf("commit %s: already ended", f.final)
+	}
+	if f.failed {
+		return fmt.Errorf("commit %s: an earlier write went wrong", f.final)
+	}
+	if filepath.Dir(path) != filepath.Dir(f.temp) {
+		return fmt.Errorf("commit %s: not in the folder of %s", path, f.temp)
+	}
+	if err := before(OpFsync, f.temp); err != nil {
+		return err
+	}
+	if err := f.f.Sync(); err != nil {
+		return err
+	}
+	// A close error after fsync tells of nothing that could still be lost.
+	_ = f.f.Close()
+	if err := before(OpRename, path); err != nil {
+		return err
+	}
+	if err := os.Rename(f.temp, path); err != nil {
+		return err
+	}
+	f.f, f.temp = nil, ""
+	return SyncDir(filepath.Dir(path))
+}
+
+// Abort removes the temporary file. It is safe to call at any time.
+func (f *File) Abort() {
+	if f.f == nil {
+		return
+	}
+	_ = f.f.Close()
+	f.f = nil
+	if before(OpRemove, f.temp) == nil {
+		// What stays behind is recognised as dead and swept later.
+		_ = os.Remove(f.temp)
+	}
+}
+
+// SyncDir makes the names in a folder durable.
+func SyncDir(dir string) error {
+	if err := before(OpSyncDir, dir); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

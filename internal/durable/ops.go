@@ -1,0 +1,90 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// MkdirAll makes dir and its missing parents with mode 0755, each durable.
+func MkdirAll(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil {
+		if !info.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("exists and is no folder")}
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MkdirAll(parent); err != nil {
+			return err
+		}
+	}
+	if err := before(OpMkdir, dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(parent)
+}
+
+// Rename moves a file or folder and makes both folders' names durable. What is
+// renamed must have been synced before.
+func Rename(from, to string) error {
+	if err := before(OpRename, to); err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if filepath.Dir(from) == filepath.Dir(to) {
+		return nil
+	}
+	return SyncDir(filepath.Dir(from))
+}
+
+// Remove removes a file or an empty folder, durably.
+func Remove(path string) error {
+	if err := before(OpRemove, path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// RemoveAll removes a folder with all that is in it. A missing one is no error.
+// A crash may leave part of it.
+func RemoveAll(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := before(OpRemove, path); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Symlink makes path a symbolic link to target, durably.
+func Symlink(target, path string) error {
+	if err := before(OpSymlink, path); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}

@@ -1,0 +1,102 @@
+package durable
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// Root writes files below one folder and never outside, whatever symbolic links
+// lie there. Files are not synced one by one: call Sync at the end.
+type Root struct {
+	r *os.Root
+}
+
+// OpenRoot opens an existing folder.
+func OpenRoot(dir string) (*Root, error) {
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{r: r}, nil
+}
+
+// Close closes the folder.
+func (r *Root) Close() error { return r.r.Close() }
+
+func (r *Root) path(name string) string { return filepath.Join(r.r.Name(), name) }
+
+// Mkdir makes one folder.
+func (r *Root) Mkdir(name string) error {
+	if err := before(OpMkdir, r.path(name)); err != nil {
+		return err
+	}
+	return r.r.Mkdir(name, 0o755)
+}
+
+// Symlink makes name a symbolic link to target.
+func (r *Root) Symlink(target, name string) error {
+	if err := before(OpSymlink, r.path(name)); err != nil {
+		return err
+	}
+	return r.r.Symlink(target, name)
+}
+
+// RootFile is a new file below a Root.
+type RootFile struct {
+	f    *os.File
+	path string
+}
+
+// Create makes a new file; it must not exist.
+func (r *Root) Create(name string, mode fs.FileMode) (*RootFile, error) {
+	if err := before(OpCreate, r.path(name)); err != nil {
+		return nil, err
+	}
+	f, err := r.r.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(mode); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &RootFile{f: f, path: r.path(name)}, nil
+}
+
+// Write adds b.
+func (f *RootFile) Write(b []byte) (int, error) {
+	if err := before(OpWrite, f.path); err != nil {
+		return 0, err
+	}
+	return f.f.Write(b)
+}
+
+// Close closes the file.
+func (f *RootFile) Close() error { return f.f.Close() }
+
+// Sync makes every file and folder below the root durable.
+func (r *Root) Sync() error {
+	return fs.WalkDir(r.r.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		op := OpFsync
+		if d.IsDir() {
+			op = OpSyncDir
+		} else if !d.Type().IsRegular() {
+			return nil
+		}
+		if err := before(op, r.path(name)); err != nil {
+			return err
+		}
+		f, err := r.r.Open(path.Clean(name))
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		_ = f.Close()
+		return err
+	})
+}
