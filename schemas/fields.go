@@ -45,6 +45,10 @@ type Field struct {
 	Ref string
 	// Unkeyed values change no result and stay out of every key.
 	Unkeyed bool
+	// Paths allows ${stage.*}, ${source.*} and path parameters here, and
+	// ${service.*}: arguments and environments. Paths and path maps always take
+	// the former, URLs the latter.
+	Paths bool
 }
 
 // KindSpec describes the keys and outputs of a stage kind.
@@ -62,6 +66,8 @@ type EngineSpec struct {
 	Name   string
 	Doc    string
 	Fields []Field
+	// OneOf lists groups of keys; exactly one key of each group must be there.
+	OneOf [][]string
 }
 
 func bound(f float64) *float64 { return &f }

@@ -36,6 +36,6 @@ type Finding struct {
 
 // Findings is the document that `preflight` and `verify` print as JSON.
 type Findings struct {
-	Schema   string    `json:"schema" jsonschema:"const=assay/findings/v1"`
+	Schema   string    `json:"schema" jsonschema_extras:"const=assay/findings/v1"`
 	Findings []Finding `json:"findings"`
 }

@@ -27,9 +27,9 @@ func Kinds() []KindSpec {
 			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions share one seed, and so one workload"},
 		}},
 		{Name: "command", Scope: ScopeTrial, Service: "optional", Doc: "runs any program in a private folder", Outputs: []string{"*"}, Fields: []Field{
-			{Name: "argv", Type: TypeStringList, Required: true, Doc: "program and arguments; no shell"},
+			{Name: "argv", Type: TypeStringList, Required: true, Paths: true, Doc: "program and arguments; no shell"},
 			{Name: "shell", Type: TypeBool, Default: false, Doc: "true: argv is one string for /bin/sh -c"},
-			{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables set for the program"},
+			{Name: "env", Type: TypeStringMap, Secret: true, Paths: true, Doc: "environment variables set for the program"},
 			{Name: "pass_env", Type: TypeStringList, Doc: "names of variables passed through from the caller; their values enter the key"},
 			{Name: "inputs", Type: TypePathMap, Machine: true, Doc: "logical name -> file or folder; appears under that name in the private folder"},
 			{Name: "outputs", Type: TypeStringMap, Doc: "output name -> path below the private folder; published all or nothing"},
@@ -72,9 +72,9 @@ func Kinds() []KindSpec {
 // Engines describes the engines, by name.
 func Engines() []EngineSpec {
 	start := []Field{
-		{Name: "command", Type: TypeStringList, Machine: true, Doc: "program and arguments that start it; ${service.NAME.port} style values come as ASSAY_PORT in the environment and {port} in an argument"},
+		{Name: "command", Type: TypeStringList, Machine: true, Paths: true, Doc: "program and arguments that start it; ${service.NAME.port} style values come as ASSAY_PORT in the environment and {port} in an argument"},
 		{Name: "url", Type: TypeURL, Doc: "attach to a running service instead"},
-		{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables set for the process"},
+		{Name: "env", Type: TypeStringMap, Secret: true, Paths: true, Doc: "environment variables set for the process"},
 		{Name: "cwd", Type: TypePath, Machine: true, Doc: "working folder of the process"},
 		{Name: "port", Type: TypePort, Unkeyed: true, Doc: "fixed port; default: a free one is chosen on loopback"},
 		{Name: "ready_path", Type: TypeString, Doc: "HTTP path that answers 200 when it is ready"},
@@ -83,10 +83,12 @@ func Engines() []EngineSpec {
 		{Name: "stop_signal", Type: TypeString, Default: "TERM", Enum: []string{"TERM", "INT", "QUIT"}, Unkeyed: true, Doc: "signal that asks it to stop"},
 		{Name: "stop_grace", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
 	}
+	attachOrStart := [][]string{{"command", "url"}}
 	return []EngineSpec{
 		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", Fields: []Field{
 			{Name: "models", Type: TypeTableList, Required: true, Doc: "models it serves", Fields: []Field{
-				{Name: "name", Type: TypeString, Required: true, Doc: "name requests use"},
+				{Name: "name", Type: TypeString, Required: true, Doc: "name requests use; with count, the part before the number"},
+				{Name: "count", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "this many alike models: above 1 each name gets a number of two or more digits, from 00"},
 				{Name: "prefill_base", Type: TypeDuration, Default: "20ms", Doc: "fixed part of prefill"},
 				{Name: "prefill_per_token", Type: TypeDuration, Default: "50µs", Doc: "prefill per prompt token"},
 				{Name: "decode_per_token", Type: TypeDuration, Default: "10ms", Doc: "time per output token after the first"},
@@ -106,8 +108,8 @@ func Engines() []EngineSpec {
 			{Name: "stop_grace", Type: TypeDuration, Default: "10s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
 			{Name: "port", Type: TypePort, Unkeyed: true, Doc: "fixed port; default: a free one is chosen on loopback"},
 		}},
-		{Name: "openai", Doc: "any OpenAI-compatible server", Fields: start},
-		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: start},
-		{Name: "pypto", Doc: "PyPTO Serving, started by command or attached to", Fields: start},
+		{Name: "openai", Doc: "any OpenAI-compatible server", Fields: start, OneOf: attachOrStart},
+		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: start, OneOf: attachOrStart},
+		{Name: "pypto", Doc: "PyPTO Serving, started by command or attached to", Fields: start, OneOf: attachOrStart},
 	}
 }

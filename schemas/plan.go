@@ -2,7 +2,7 @@ package schemas
 
 // Plan is the expanded DAG: pure, printable, made without touching anything.
 type Plan struct {
-	Schema     string      `json:"schema" jsonschema:"const=assay/plan/v1"`
+	Schema     string      `json:"schema" jsonschema_extras:"const=assay/plan/v1"`
 	Experiment string      `json:"experiment"`
 	Digest     Digest      `json:"experiment_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"` // of the effective experiment
 	Trials     []Trial     `json:"trials"`                                                       // in the order they run

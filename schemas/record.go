@@ -34,7 +34,7 @@ var Outcomes = []Outcome{
 // stage (its wall-clock time is in the stage's schedule document); an absent
 // stamp means the event was not seen.
 type RequestRecord struct {
-	Schema string `json:"schema" jsonschema:"const=assay/request-record/v1"`
+	Schema string `json:"schema" jsonschema_extras:"const=assay/request-record/v1"`
 	ID     string `json:"id"`
 	Index  int    `json:"index" jsonschema:"minimum=0"`
 	Model  string `json:"model"`
@@ -96,7 +96,7 @@ type Chunk struct {
 // decided before the first request was sent. Its requests follow it, one JSON
 // line each (ScheduledRequest), in the same file.
 type Schedule struct {
-	Schema         string  `json:"schema" jsonschema:"const=assay/schedule/v1"`
+	Schema         string  `json:"schema" jsonschema_extras:"const=assay/schedule/v1"`
 	Arrival        string  `json:"arrival"` // the arrival process: "trace"
 	Speed          float64 `json:"speed"`
 	ContentSeed    uint64  `json:"content_seed"`

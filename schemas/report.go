@@ -4,7 +4,7 @@ import "time"
 
 // Report is a run's report.json, assembled when the run is sealed.
 type Report struct {
-	Schema     string           `json:"schema" jsonschema:"const=assay/report/v1"`
+	Schema     string           `json:"schema" jsonschema_extras:"const=assay/report/v1"`
 	Experiment ReportExperiment `json:"experiment"`
 	RunID      string           `json:"run_id"`
 	Status     RunStatus        `json:"status" jsonschema:"enum=passed,enum=failed,enum=tainted,enum=aborted"`
@@ -60,7 +60,7 @@ type StageResult struct {
 
 // Result is a fold over the request records of one measure stage.
 type Result struct {
-	Schema         string             `json:"schema" jsonschema:"const=assay/result/v1"`
+	Schema         string             `json:"schema" jsonschema_extras:"const=assay/result/v1"`
 	MetricsVersion int                `json:"metrics_version" jsonschema:"minimum=1"`
 	Emulated       bool               `json:"emulated"`
 	Headline       string             `json:"headline_ttft" jsonschema:"enum=ttft_from_schedule_ms,enum=ttft_ms"`

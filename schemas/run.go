@@ -16,7 +16,7 @@ const (
 // Run is the config document of a run's manifest: everything about the run but
 // its report and its bytes.
 type Run struct {
-	Schema     string          `json:"schema" jsonschema:"const=assay/run/v1"`
+	Schema     string          `json:"schema" jsonschema_extras:"const=assay/run/v1"`
 	ID         string          `json:"id"`
 	Experiment string          `json:"experiment"`
 	Status     RunStatus       `json:"status" jsonschema:"enum=passed,enum=failed,enum=tainted,enum=aborted"`

@@ -17,7 +17,7 @@ const (
 // Preimage is what an action key is the hash of. Every influence on a result
 // has a line here; what is not here must not influence it.
 type Preimage struct {
-	Schema      string            `json:"schema"` // assay/key/v1
+	Schema      string            `json:"schema" jsonschema_extras:"const=assay/key/v1"`
 	Kind        string            `json:"kind"`
 	KindVersion int               `json:"kind_version"`
 	Scope       string            `json:"scope"`
@@ -42,7 +42,7 @@ type Platform struct {
 
 // StageRecord is the immutable account of one stage execution.
 type StageRecord struct {
-	Schema        string      `json:"schema" jsonschema:"const=assay/stage-record/v1"`
+	Schema        string      `json:"schema" jsonschema_extras:"const=assay/stage-record/v1"`
 	Node          string      `json:"node"`
 	Stage         string      `json:"stage"`
 	Kind          string      `json:"kind"`
@@ -94,7 +94,7 @@ type Output struct {
 // canonical JSON of Entries without their parts. The stored document adds where
 // the bytes are.
 type Tree struct {
-	Schema  string      `json:"schema" jsonschema:"const=assay/tree/v1"`
+	Schema  string      `json:"schema" jsonschema_extras:"const=assay/tree/v1"`
 	Digest  Digest      `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	Entries []TreeEntry `json:"entries"` // byte-sorted by path
 	Blobs   []Blob      `json:"blobs"`   // every blob the parts point into
