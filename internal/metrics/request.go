@@ -1,0 +1,122 @@
+package metrics
+
+import "assay/schemas"
+
+const msPerNs = 1e-6
+
+func between(from, to *int64) (float64, bool) {
+	if from == nil || to == nil {
+		return 0, false
+	}
+	return float64(*to-*from) * msPerNs, true
+}
+
+// TTFTMs is first_token - dispatched. There is none without a token; a failure
+// is never 0.
+func TTFTMs(r *schemas.RequestRecord) (float64, bool) {
+	return between(r.DispatchedNs, r.FirstTokenNs)
+}
+
+// TTFTVisibleMs is first_visible - dispatched: the first non-empty text.
+func TTFTVisibleMs(r *schemas.RequestRecord) (float64, bool) {
+	return between(r.DispatchedNs, r.FirstVisibleNs)
+}
+
+// TTFTFromScheduleMs is first_token - scheduled: what a user who arrived on time
+// waited, however late the client was.
+func TTFTFromScheduleMs(r *schemas.RequestRecord) (float64, bool) {
+	return between(&r.ScheduledNs, r.FirstTokenNs)
+}
+
+// E2EMs is done - dispatched, for a request that ended properly (outcome ok).
+func E2EMs(r *schemas.RequestRecord) (float64, bool) {
+	if r.Outcome != schemas.OutcomeOK {
+		return 0, false
+	}
+	return between(r.DispatchedNs, r.DoneNs)
+}
+
+// E2EFromScheduleMs is done - scheduled, for a request that ended properly.
+func E2EFromScheduleMs(r *schemas.RequestRecord) (float64, bool) {
+	if r.Outcome != schemas.OutcomeOK {
+		return 0, false
+	}
+	return between(&r.ScheduledNs, r.DoneNs)
+}
+
+// SendLagMs is dispatched - scheduled: how late the client was.
+func SendLagMs(r *schemas.RequestRecord) (float64, bool) {
+	return between(&r.ScheduledNs, r.DispatchedNs)
+}
+
+// TPOTMs is (last_token - first_token) / (n - n1), with n output tokens and n1
+// tokens in the first token event. It is undefined if n = n1.
+func TPOTMs(r *schemas.RequestRecord) (float64, bool) {
+	tokens := TokensPerChunk(r)
+	span, ok := between(r.FirstTokenNs, r.LastTokenNs)
+	if !ok || len(tokens.Counts) == 0 || tokens.Total <= tokens.Counts[0] {
+		return 0, false
+	}
+	return span / float64(tokens.Total-tokens.Counts[0]), true
+}
+
+// ITLChunkMs are the gaps between token events.
+func ITLChunkMs(r *schemas.RequestRecord) []float64 {
+	if len(r.Chunks) < 2 {
+		return nil
+	}
+	out := make([]float64, 0, len(r.Chunks)-1)
+	for i := 1; i < len(r.Chunks); i++ {
+		out = append(out, float64(r.Chunks[i].AtNs-r.Chunks[i-1].AtNs)*msPerNs)
+	}
+	return out
+}
+
+// ITLTokenMs are the chunk gaps divided by the tokens of the later chunk,
+// repeated that often. It exists only where the service told every count, and
+// the counts agree with the total.
+func ITLTokenMs(r *schemas.RequestRecord) ([]float64, bool) {
+	tokens := TokensPerChunk(r)
+	if tokens.Source != TokensTold || tokens.Disagree {
+		return nil, false
+	}
+	var out []float64
+	for i, gap := range ITLChunkMs(r) {
+		for n := tokens.Counts[i+1]; n > 0; n-- {
+			out = append(out, gap/float64(tokens.Counts[i+1]))
+		}
+	}
+	return out, true
+}
+
+// MaxGapMs is the largest gap between token events: stalls that means hide.
+// There is none with fewer than two events.
+func MaxGapMs(r *schemas.RequestRecord) (float64, bool) {
+	gaps := ITLChunkMs(r)
+	if len(gaps) == 0 {
+		return 0, false
+	}
+	largest := gaps[0]
+	for _, g := range gaps[1:] {
+		largest = max(largest, g)
+	}
+	return largest, true
+}
+
+// SLOMet says whether a request ended properly with ttft <= T and tpot <= P, both
+// inclusive. The TTFT is the run's headline: from the schedule in open loop, from
+// the send otherwise. Without a defined TPOT (one token event) TTFT alone decides.
+func SLOMet(r *schemas.RequestRecord, slo schemas.SLO, openLoop bool) bool {
+	if r.Outcome != schemas.OutcomeOK {
+		return false
+	}
+	ttft, ok := TTFTMs(r)
+	if openLoop {
+		ttft, ok = TTFTFromScheduleMs(r)
+	}
+	if !ok || ttft > slo.TTFTMs {
+		return false
+	}
+	tpot, ok := TPOTMs(r)
+	return !ok || tpot <= slo.TPOTMs
+}

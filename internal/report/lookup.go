@@ -1,0 +1,132 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/schemas"
+)
+
+// ErrUnknownMetric is in the chain of errors for a name that no result has, as
+// opposed to one that has no value in this result.
+var ErrUnknownMetric = errors.New("unknown metric")
+
+var statNames = []string{"mean", "stddev", "min", "max", "p50", "p90", "p95", "p99", "n", "censored"}
+
+// MetricNames lists every name that Lookup knows, in report order.
+func MetricNames() []string {
+	var out []string
+	for _, d := range distributions {
+		for _, s := range statNames {
+			out = append(out, d.name+"."+s)
+		}
+	}
+	return append(out, valueNames...)
+}
+
+// CheckMetric says whether name is one that Lookup knows, and the nearest one if
+// it is not.
+func CheckMetric(name string) error {
+	names := MetricNames()
+	if slices.Contains(names, name) {
+		return nil
+	}
+	best, dist := "", len(name)/2+1
+	for _, n := range names {
+		if d := editDistance(name, n); d < dist {
+			best, dist = n, d
+		}
+	}
+	if slices.ContainsFunc(distributions, func(d struct{ name, unit string }) bool { return d.name == name }) {
+		best = name + ".mean"
+	}
+	if best == "" {
+		return fmt.Errorf("%w %q: want METRIC.STATISTIC like qos.mean, or a single number like requests_per_s", ErrUnknownMetric, name)
+	}
+	return fmt.Errorf("%w %q: did you mean %q?", ErrUnknownMetric, name, best)
+}
+
+// Lookup returns the number that a claim or comparison names: "ttft_ms.p95",
+// "qos.mean", "error_rate". The error says why there is none: an unknown name
+// (ErrUnknownMetric), no samples, a percentile that falls among failures.
+func Lookup(res schemas.Result, name string) (value float64, unit string, err error) {
+	if err := CheckMetric(name); err != nil {
+		return 0, "", err
+	}
+	metric, stat, isStat := strings.Cut(name, ".")
+	if !isStat {
+		v, ok := res.Values[metric]
+		if !ok {
+			return 0, "", fmt.Errorf("metric %q: this result does not have it", name)
+		}
+		if v.Value == nil {
+			return 0, v.Unit, fmt.Errorf("metric %q: %s", name, v.Reason)
+		}
+		return *v.Value, v.Unit, nil
+	}
+	s, ok := res.Metrics[metric]
+	if !ok {
+		return 0, "", fmt.Errorf("metric %q: this result does not have it", name)
+	}
+	return statistic(s, name, stat)
+}
+
+func statistic(s schemas.Summary, name, stat string) (float64, string, error) {
+	var v *float64
+	switch stat {
+	case "n":
+		return float64(s.N), "", nil
+	case "censored":
+		return float64(s.Censored), "", nil
+	case "mean":
+		v = s.Mean
+	case "stddev":
+		v = s.StdDev
+	case "min":
+		v = s.Min
+	case "max":
+		v = s.Max
+	default:
+		p, _ := strconv.ParseFloat(stat[1:], 64)
+		for _, row := range s.Percentiles {
+			if row.P == p && row.Above != nil {
+				return 0, s.Unit, fmt.Errorf("metric %q: the percentile falls among failed requests: it is above %v %s", name, *row.Above, s.Unit)
+			}
+			if row.P == p {
+				v = row.Value
+			}
+		}
+	}
+	if v == nil {
+		why := "no samples"
+		if s.Note != "" && s.N == 0 {
+			why += ": " + s.Note
+		}
+		return 0, s.Unit, fmt.Errorf("metric %q: %s", name, why)
+	}
+	return *v, s.Unit, nil
+}
+
+// editDistance is Levenshtein's.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
