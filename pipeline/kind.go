@@ -31,8 +31,8 @@ type Kind struct {
 	Requires func(config map[string]any) Requirements
 	// Outputs lists the names a stage with this configuration publishes.
 	Outputs func(config map[string]any) []string
-	// Run does the work. It must write only below task.Dir, put results below
-	// task.OutputDir(name), and return when everything it started has ended.
+	// Run does the work. It must write only below task.Work and task.Dir, put
+	// results where task.OutputFile and task.OutputDir say, and return when everything it started has ended.
 	Run func(ctx context.Context, task *Task) error
 }
 
@@ -64,8 +64,10 @@ type Task struct {
 	// hold absolute paths that exist.
 	Config map[string]any
 	Seed   uint64
-	// Dir is the stage's private folder: Dir/work is empty and its own,
-	// Dir/outputs is what it publishes, Dir/logs is archived beside it.
+	// Work is the stage's private, empty folder; it is not archived.
+	Work string
+	// Dir is what is archived of the execution: Dir/outputs is what it publishes
+	// (through OutputFile and OutputDir), Dir/logs stands beside it.
 	Dir string
 	// Log goes to Dir/logs/stage.log.
 	Log io.Writer
@@ -78,6 +80,8 @@ type Task struct {
 	Service *ServiceView
 	// Upstream holds the outputs of the stages it needs, in plan order.
 	Upstream []UpstreamOutput
+	// Models are the experiment's models with what is known of their checkpoints.
+	Models []ModelIdentity
 	// Experiment is the effective experiment.
 	Experiment schemas.Experiment
 	// StoreDir is where the store lies, for checks of room.
@@ -108,10 +112,19 @@ func (t *Task) declare(name, rel, dir string) (string, error) {
 		t.outputs = map[string]string{}
 	}
 	t.outputs[name] = rel
-	if err := durable.MkdirAll(filepath.Join(t.Dir, filepath.FromSlash(dir)), 0o755); err != nil {
+	if err := durable.MkdirAll(filepath.Join(t.Dir, filepath.FromSlash(dir))); err != nil {
 		return "", fmt.Errorf("output %s: %w", name, err)
 	}
 	return filepath.Join(t.Dir, filepath.FromSlash(rel)), nil
+}
+
+// ModelIdentity is a model and its checkpoint's fingerprint.
+type ModelIdentity struct {
+	ID          string // name in the experiment
+	Name        string // name requests use
+	Fingerprint schemas.Digest
+	Level       string
+	Unknown     string // why there is no fingerprint
 }
 
 // ServiceView is a running service as a stage sees it.

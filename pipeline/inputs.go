@@ -1,0 +1,160 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+
+	"assay/schemas"
+)
+
+// input is one declared input of a node: hashed before the stage runs, looked at
+// again after it.
+type input struct {
+	schemas.Input
+	path  string
+	stats map[string]fileStamp // file -> what it looked like before it was read
+}
+
+// fileStamp tells whether a file was written or replaced: a writer cannot leave
+// modification time and inode both as they were by accident.
+type fileStamp struct {
+	dev, ino uint64
+	size     int64
+	mtime    int64
+	ctime    int64
+}
+
+func stampOf(fi fs.FileInfo) fileStamp {
+	st := fileStamp{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
+	if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
+		st.dev, st.ino, st.ctime = uint64(sys.Dev), sys.Ino, sys.Ctim.Nano()
+	}
+	return st
+}
+
+// hashInput hashes a file or a folder. Symbolic links are followed: model caches
+// are links to elsewhere and are read as such. What cannot be read is an error,
+// never a digest.
+func hashInput(ctx context.Context, name, origin, path string) (*input, error) {
+	in := &input{Input: schemas.Input{Name: name, Origin: origin}, path: path, stats: map[string]fileStamp{}}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("input %s: %w", name, err)
+	}
+	if !fi.IsDir() {
+		d, size, err := in.hashFile(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("input %s: %w", name, err)
+		}
+		in.Digest, in.Bytes, in.Files = d, size, 1
+		return in, nil
+	}
+	var entries []schemas.TreeEntry
+	if err := in.walk(ctx, path, "", &entries, nil); err != nil {
+		return nil, fmt.Errorf("input %s: %w", name, err)
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Path < entries[j].Path })
+	if in.Digest, err = schemas.TreeDigest(entries); err != nil {
+		return nil, fmt.Errorf("input %s: %w", name, err)
+	}
+	in.Files, in.Bytes = schemas.SumEntries(entries)
+	return in, nil
+}
+
+// walk lists a folder with links followed; open holds the folders above, so that
+// a link back to one of them is an error rather than a loop.
+func (in *input) walk(ctx context.Context, dir, rel string, entries *[]schemas.TreeEntry, open []fs.FileInfo) error {
+	self, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		if os.SameFile(o, self) {
+			return fmt.Errorf("%s: a symbolic link leads back to a folder above it", dir)
+		}
+	}
+	open = append(open, self)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, de := range list {
+		p, r := filepath.Join(dir, de.Name()), strings.TrimPrefix(rel+"/"+de.Name(), "/")
+		fi, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		if fi.IsDir() {
+			*entries = append(*entries, schemas.TreeEntry{Path: r, Kind: schemas.EntryDir})
+			if err := in.walk(ctx, p, r, entries, open); err != nil {
+				return err
+			}
+			continue
+		}
+		d, size, err := in.hashFile(ctx, p)
+		if err != nil {
+			return err
+		}
+		*entries = append(*entries, schemas.TreeEntry{Path: r, Kind: schemas.EntryFile, Executable: fi.Mode()&0o111 != 0, Size: size, Digest: d})
+	}
+	return nil
+}
+
+func (in *input) hashFile(ctx context.Context, path string) (schemas.Digest, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return "", 0, err
+	}
+	if !fi.Mode().IsRegular() {
+		return "", 0, fmt.Errorf("%s: not a regular file", path)
+	}
+	in.stats[path] = stampOf(fi)
+	h := sha256.New()
+	n, err := io.Copy(h, &ctxReader{ctx, f})
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return schemas.DigestFromSum(h.Sum(nil)), n, nil
+}
+
+// changed says whether the input is no longer what was hashed, or was written
+// to since: a change that was undone in time cannot be told from one that was read.
+func (in *input) changed(ctx context.Context) bool {
+	now, err := hashInput(ctx, in.Name, in.Origin, in.path)
+	if err != nil || now.Digest != in.Digest || len(now.stats) != len(in.stats) {
+		return true
+	}
+	for p, before := range in.stats {
+		after, ok := now.stats[p]
+		if !ok || after.ino != before.ino || after.dev != before.dev || after.mtime != before.mtime {
+			return true
+		}
+	}
+	return false
+}
+
+// ctxReader stops a long read when its context ends.
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

@@ -1,0 +1,171 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+// The journal of a run is one file of JSON lines, each made durable before the
+// run goes on. A line cut short by a crash is the last one and is ignored. The
+// process that writes a journal holds a kernel lock on it, which its death
+// releases: no lock is ever left to remove by hand.
+
+// journalEvent is one line.
+type journalEvent struct {
+	Event    string                 `json:"event"` // start, unit_start, record, unit_end, seal
+	Time     time.Time              `json:"time"`
+	Start    *journalStart          `json:"start,omitempty"`
+	Unit     string                 `json:"unit,omitempty"`
+	Attempt  int                    `json:"attempt,omitempty"`
+	Record   *schemas.RunRecord     `json:"record,omitempty"`
+	Service  *schemas.ServiceRecord `json:"service,omitempty"`
+	Digest   schemas.Digest         `json:"digest,omitempty"`
+	Findings []schemas.Finding      `json:"findings,omitempty"`
+}
+
+type journalStart struct {
+	RunID      string         `json:"run_id"`
+	Experiment string         `json:"experiment"`
+	Digest     schemas.Digest `json:"experiment_digest"`
+	StartedAt  time.Time      `json:"started_at"`
+	PID        int            `json:"pid"`
+	// Token marks every process the run starts, so that survivors can be found.
+	Token  string `json:"token"`
+	Resume int    `json:"resume"`
+}
+
+type journal struct {
+	path   string
+	file   *durable.AppendFile
+	unlock func() error
+}
+
+// journalDir is where the journals of a store lie.
+func journalDir(storeDir string) string { return filepath.Join(storeDir, "assay", "journals") }
+
+func openJournal(storeDir, runID string) (*journal, error) {
+	dir := journalDir(storeDir)
+	if err := durable.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("journal %s: %w", runID, err)
+	}
+	path := filepath.Join(dir, runID+".jsonl")
+	unlock, ok, err := durable.TryLock(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("journal %s: %w", runID, err)
+	}
+	if !ok {
+		return nil, &ResumeError{fmt.Sprintf("run %s is still being executed by another process", runID)}
+	}
+	f, err := durable.OpenAppend(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", runID, err), unlock())
+	}
+	return &journal{path: path, file: f, unlock: unlock}, nil
+}
+
+func (j *journal) write(ev journalEvent) error {
+	b, err := json.Marshal(ev)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := j.file.Append(append(b, '\n')); err != nil {
+		return &InfraError{"write journal", err}
+	}
+	if err := j.file.Sync(); err != nil {
+		return &InfraError{"write journal", err}
+	}
+	return nil
+}
+
+func (j *journal) close() error { return errors.Join(j.file.Close(), j.unlock()) }
+
+// discard removes the journal of a sealed run: its manifest says everything now.
+func (j *journal) discard() error {
+	err := durable.Remove(j.path)
+	lockErr := j.close()
+	if rm := durable.Remove(j.path + ".lock"); rm != nil && !errors.Is(rm, os.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return errors.Join(err, lockErr)
+}
+
+func readJournal(path string) ([]journalEvent, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	var events []journalEvent
+	for len(b) > 0 {
+		line, rest, whole := bytes.Cut(b, []byte("\n"))
+		if !whole {
+			break // cut short by a crash
+		}
+		var ev journalEvent
+		if err := json.Unmarshal(line, &ev); err != nil {
+			return nil, fmt.Errorf("journal %s: line %d: %w; move the file away to give this run up", path, len(events)+1, err)
+		}
+		events = append(events, ev)
+		b = rest
+	}
+	return events, nil
+}
+
+// Unsealed is a run that was interrupted before it was sealed.
+type Unsealed struct {
+	RunID      string
+	Experiment string
+	Digest     schemas.Digest
+	StartedAt  time.Time
+	Token      string
+	events     []journalEvent
+}
+
+// FindUnsealed lists the interrupted runs of a store, newest first.
+func FindUnsealed(storeDir string) ([]Unsealed, error) {
+	list, err := os.ReadDir(journalDir(storeDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journals: %w", err)
+	}
+	var found []Unsealed
+	for _, de := range list {
+		if !strings.HasSuffix(de.Name(), ".jsonl") {
+			continue
+		}
+		events, err := readJournal(filepath.Join(journalDir(storeDir), de.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if u, ok := unsealedFrom(events); ok {
+			found = append(found, u)
+		}
+	}
+	sort.Slice(found, func(i, j int) bool { return found[i].StartedAt.After(found[j].StartedAt) })
+	return found, nil
+}
+
+func unsealedFrom(events []journalEvent) (Unsealed, bool) {
+	if len(events) == 0 || events[0].Start == nil || events[len(events)-1].Event == "seal" {
+		return Unsealed{}, false
+	}
+	s := events[0].Start
+	u := Unsealed{RunID: s.RunID, Experiment: s.Experiment, Digest: s.Digest, StartedAt: s.StartedAt, Token: s.Token, events: events}
+	for _, ev := range events {
+		if ev.Start != nil {
+			u.Token = ev.Start.Token
+		}
+	}
+	return u, true
+}

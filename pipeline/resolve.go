@@ -1,0 +1,206 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"assay/schemas"
+)
+
+// resolver replaces every ${...} of a configuration for one execution.
+type resolver struct {
+	*runner
+	node    schemas.Node
+	params  map[string]any
+	views   map[string]ServiceView // services that are up, as of the start
+	secrets bool                   // whether secrets may be had; they never are for what enters a key
+	// used collects the path parameters that were resolved: name -> absolute path.
+	used map[string]string
+}
+
+func (v *resolver) lookup(ctx context.Context) func(schemas.Reference) (any, error) {
+	return func(ref schemas.Reference) (any, error) {
+		switch ref.Namespace {
+		case schemas.RefParam:
+			return v.param(ref.Names[0])
+		case schemas.RefStage:
+			return v.upstreamPath(ctx, ref.Names[0], ref.Names[1])
+		case schemas.RefSource:
+			if v.SourceDir == "" {
+				return nil, fmt.Errorf("needs a source run: name one with --source-run")
+			}
+			return filepath.Join(v.SourceDir, filepath.FromSlash(ref.Names[0])), nil
+		case schemas.RefService:
+			return v.serviceURL(ref.Names[0])
+		case schemas.RefMachine:
+			s, ok := v.Machine.Values[ref.Names[0]]
+			if !ok {
+				return nil, fmt.Errorf("the machine file has no value %q: add it under [values]", ref.Names[0])
+			}
+			return s, nil
+		case schemas.RefSecret:
+			if !v.secrets {
+				return ref.Text, nil
+			}
+			return v.secret(ref.Names[0])
+		}
+		return nil, fmt.Errorf("unknown reference")
+	}
+}
+
+func (v *resolver) secret(name string) (string, error) {
+	if v.Machine.Secret == nil {
+		return "", fmt.Errorf("no machine file says where secret %q comes from", name)
+	}
+	s, err := v.Machine.Secret(name)
+	if err != nil {
+		return "", err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.seenSecrets == nil {
+		v.seenSecrets = map[string]string{}
+	}
+	if s != "" {
+		v.seenSecrets[name] = s
+	}
+	return s, nil
+}
+
+func (v *resolver) param(name string) (any, error) {
+	x, ok := v.params[name]
+	if !ok {
+		return nil, fmt.Errorf("no parameter %q", name)
+	}
+	written, ok := paramPath(x)
+	if !ok {
+		return x, nil
+	}
+	abs := v.absParam(name, written)
+	if v.used != nil {
+		v.used[name] = abs
+	}
+	return abs, nil
+}
+
+// absParam gives the place of a path parameter: where the loader says, when the
+// trial's value is the file's own, else relative to the experiment's folder.
+func (r *runner) absParam(name, written string) string {
+	if own, _ := paramPath(r.Experiment.Params[name]); own == written {
+		if p, ok := r.ParamPaths[name]; ok {
+			return p
+		}
+	}
+	return r.abs(written)
+}
+
+func (r *runner) abs(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(r.BaseDir, filepath.FromSlash(path))
+}
+
+func (v *resolver) serviceURL(service string) (string, error) {
+	if v.dry {
+		return "http://127.0.0.1", nil
+	}
+	if view, ok := v.views[service]; ok {
+		return view.URL, nil
+	}
+	return "", fmt.Errorf("service %q is not up", service)
+}
+
+// resolvePath resolves a path that may refer to parameters and the machine.
+func (r *runner) resolvePath(path string, params map[string]any) (string, error) {
+	v := &resolver{runner: r, params: params}
+	s, err := v.text(context.Background(), path)
+	if err != nil {
+		return "", err
+	}
+	return r.abs(s), nil
+}
+
+func (v *resolver) text(ctx context.Context, s string) (string, error) {
+	out, err := schemas.Substitute([]string{s}, v.lookup(ctx))
+	if err != nil {
+		return "", err
+	}
+	return out.([]string)[0], nil
+}
+
+// fields resolves a configuration: references replaced, defaults filled in, paths
+// made absolute, types checked again now that every value is known.
+func (v *resolver) fields(ctx context.Context, fields []schemas.Field, config map[string]any) (map[string]any, error) {
+	if config == nil {
+		config = map[string]any{}
+	}
+	out, err := schemas.Substitute(config, v.lookup(ctx))
+	if err != nil {
+		return nil, err
+	}
+	m := schemas.ApplyDefaults(fields, out.(map[string]any))
+	for _, f := range fields {
+		x, ok := m[f.Name]
+		if !ok {
+			continue
+		}
+		if err := schemas.CheckValue(f, x); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		switch f.Type {
+		case schemas.TypePath:
+			m[f.Name] = v.abs(x.(string))
+		case schemas.TypePathMap:
+			pm := x.(map[string]any)
+			for name, p := range pm {
+				pm[name] = v.abs(p.(string))
+			}
+		}
+	}
+	return m, nil
+}
+
+// upstreamNodes lists the nodes of a stage that this node needs, in plan order.
+func (v *resolver) upstreamNodes(stage string) []schemas.Node {
+	var list []schemas.Node
+	for _, id := range v.node.Needs {
+		if n := v.nodes[id]; n.Stage == stage {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+func (v *resolver) upstreamPath(ctx context.Context, stage, output string) (string, error) {
+	nodes := v.upstreamNodes(stage)
+	if v.dry {
+		return "/stage/" + stage + "/" + output, nil // where it would lie; it enters no key
+	}
+	if len(nodes) != 1 {
+		return "", fmt.Errorf("stands for %d results: a stage of run scope reads those of every trial another way", len(nodes))
+	}
+	rec := v.recordOf(nodes[0].ID)
+	for _, o := range rec.Outputs {
+		if o.Name == output {
+			return v.materialize(ctx, rec.Tree, o.Path)
+		}
+	}
+	return "", fmt.Errorf("stage %s has no output %q; it has %s", stage, output, outputNames(rec))
+}
+
+func outputNames(rec schemas.StageRecord) string {
+	names := make([]string, 0, len(rec.Outputs))
+	for _, o := range rec.Outputs {
+		names = append(names, o.Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func sortStrings(s []string) { sort.Strings(s) }

@@ -1,0 +1,236 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+// runner executes one plan. Its maps belong to the scheduling loop; mu guards
+// what stages call back into.
+type runner struct {
+	Options
+	kinds    map[string]Kind
+	nodes    map[string]schemas.Node
+	trials   map[string]schemas.Trial
+	journal  *journal
+	kept     kept
+	token    string
+	workDir  string
+	started  time.Time
+	records  map[string]schemas.RunRecord
+	services []schemas.ServiceRecord
+	findings []schemas.Finding
+	units    map[string]*unitState
+	preimage map[schemas.Digest]bool
+	models   []ModelIdentity
+
+	dry         bool              // explain: nothing is written, stored results are not read out
+	seenSecrets map[string]string // name -> value, of every secret that was given out
+
+	mu     sync.Mutex
+	mat    map[schemas.Digest]*materialized
+	evLock sync.Mutex
+}
+
+// NewRunID names a run: its start and eight random digits.
+func NewRunID(now time.Time) (string, error) {
+	b := make([]byte, 4)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("run id: %w", err)
+	}
+	return now.UTC().Format("20060102T150405Z") + "-" + hex.EncodeToString(b), nil
+}
+
+// Run executes the plan and seals the run. A failed experiment is an outcome, not
+// an error; an error means that nothing was published and, unless it is a
+// ResumeError, that the run can be resumed.
+func Run(ctx context.Context, opts Options) (Outcome, error) {
+	r := newRunner(opts)
+	if err := r.open(); err != nil {
+		return Outcome{}, err
+	}
+	closed := false
+	defer func() {
+		if !closed && r.journal != nil {
+			_ = r.journal.close() // the lock goes with the file; the first error is already on its way
+		}
+	}()
+	r.identifyModels(ctx)
+	refused, err := r.early(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if refused != nil || r.PreflightOnly {
+		closed = true
+		return r.unpublished(refused)
+	}
+	if err := r.schedule(ctx); err != nil {
+		return Outcome{}, err
+	}
+	out, err := r.seal(ctx.Err() != nil)
+	if err != nil {
+		return out, err
+	}
+	closed = true
+	if err := errors.Join(r.journal.discard(), removeAll(r.workDir)); err != nil {
+		return out, &InfraError{"clean up after the run", err}
+	}
+	return out, nil
+}
+
+func newRunner(opts Options) *runner {
+	r := &runner{
+		Options: opts, kinds: map[string]Kind{}, nodes: map[string]schemas.Node{}, trials: map[string]schemas.Trial{},
+		records: map[string]schemas.RunRecord{}, units: map[string]*unitState{}, preimage: map[schemas.Digest]bool{},
+		mat: map[schemas.Digest]*materialized{}, kept: kept{attempts: map[string]int{}},
+	}
+	for _, k := range opts.Kinds {
+		r.kinds[k.Name] = k
+	}
+	for _, n := range opts.Plan.Nodes {
+		r.nodes[n.ID] = n
+	}
+	for _, t := range opts.Plan.Trials {
+		r.trials[t.ID] = t
+	}
+	for _, u := range opts.Plan.Services {
+		r.units[u.ID] = &unitState{plan: u, left: len(u.Nodes)}
+	}
+	if r.Parallel <= 0 {
+		r.Parallel = 2
+	}
+	return r
+}
+
+// open starts the journal, or goes on with an interrupted one: survivors of the
+// interrupted process are ended and its half-done work is thrown away first.
+func (r *runner) open() error {
+	r.started = r.Now()
+	if r.Resume != nil {
+		r.RunID, r.started = r.Resume.RunID, r.Resume.StartedAt
+	}
+	r.workDir = filepath.Join(r.StoreDir, "assay", "work", r.RunID)
+	if r.PreflightOnly {
+		dir, err := os.MkdirTemp("", "assay-preflight-")
+		r.workDir = dir
+		return err
+	}
+	j, err := openJournal(r.StoreDir, r.RunID)
+	if err != nil {
+		return err
+	}
+	r.journal = j
+	if r.Resume != nil {
+		if r.Sweep != nil {
+			if err := r.Sweep(r.Resume.Token); err != nil {
+				return &InfraError{"end processes of the interrupted run", err}
+			}
+		}
+		r.kept = keep(r.Plan, *r.Resume)
+		r.kept.resumed++
+		r.services = append(r.services, r.kept.services...)
+	}
+	if err := removeAll(r.workDir); err != nil {
+		return &InfraError{"remove half-done work", err}
+	}
+	if err := durable.MkdirAll(r.workDir); err != nil {
+		return &InfraError{"make work folder", err}
+	}
+	r.token = r.RunID + "-" + fmt.Sprint(r.kept.resumed)
+	return r.journal.write(journalEvent{Event: "start", Time: r.Now(), Start: &journalStart{
+		RunID: r.RunID, Experiment: r.Experiment.Name, Digest: r.Plan.Digest, StartedAt: r.started, PID: os.Getpid(), Token: r.token, Resume: r.kept.resumed}})
+}
+
+// early runs the checks that need nothing, before everything else.
+func (r *runner) early(ctx context.Context) (*RefusedError, error) {
+	refused := &RefusedError{}
+	for _, n := range r.Plan.Nodes {
+		if !r.kinds[n.Kind].Early || len(n.Needs) > 0 || n.Unit != "" || len(n.UsesUnits) > 0 {
+			continue
+		}
+		res := r.execute(ctx, n, nil)
+		if res.err != nil {
+			return nil, res.err
+		}
+		if err := r.commit(n, res); err != nil {
+			return nil, err
+		}
+		var re *RefusedError
+		if errors.As(res.cause, &re) {
+			refused.Findings = append(refused.Findings, re.Findings...)
+		} else if res.record.Record.Status != schemas.StagePassed && ctx.Err() == nil {
+			refused.Findings = append(refused.Findings, schemas.Finding{ID: "preflight.stage", Severity: schemas.SeverityError, Subject: "stage " + n.ID, Message: res.record.Record.Error, Stage: n.Stage})
+		}
+	}
+	if len(refused.Findings) == 0 {
+		return nil, nil
+	}
+	return refused, nil
+}
+
+// unpublished ends a run that publishes nothing: preflight alone, or refused.
+func (r *runner) unpublished(refused *RefusedError) (Outcome, error) {
+	out := Outcome{RunID: r.RunID, Status: schemas.RunPassed, Refused: refused, Findings: r.findings}
+	if refused != nil {
+		out.Status = schemas.RunFailed
+	}
+	var err error
+	if r.journal != nil {
+		err = r.journal.discard()
+	}
+	if err = errors.Join(err, removeAll(r.workDir)); err != nil {
+		return out, &InfraError{"clean up after preflight", err}
+	}
+	return out, nil
+}
+
+func (r *runner) identifyModels(ctx context.Context) {
+	ids := make([]string, 0, len(r.Experiment.Model))
+	for id := range r.Experiment.Model {
+		ids = append(ids, id)
+	}
+	sortStrings(ids)
+	for _, id := range ids {
+		m := r.Experiment.Model[id]
+		mi := ModelIdentity{ID: id, Name: m.Name, Level: FingerprintLevel}
+		path, err := r.resolvePath(m.Checkpoint, r.Experiment.Params)
+		switch {
+		case m.Checkpoint == "":
+			mi.Unknown = "the experiment names no checkpoint"
+		case err != nil:
+			mi.Unknown = err.Error()
+		default:
+			if mi.Fingerprint, err = Fingerprint(ctx, path); err != nil {
+				mi.Unknown = err.Error()
+			}
+		}
+		r.models = append(r.models, mi)
+	}
+}
+
+func (r *runner) event(ev Event) {
+	if r.Events == nil {
+		return
+	}
+	r.evLock.Lock()
+	defer r.evLock.Unlock()
+	r.Events(ev)
+}
+
+// removeAll deletes a folder of ours whose parts may have been made read-only.
+func removeAll(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return durable.RemoveAll(dir)
+}
