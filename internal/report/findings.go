@@ -18,7 +18,7 @@ func (f *fold) addNotes(r *schemas.RequestRecord) {
 		if tokens.Source == metrics.TokensEstimated {
 			n.estimated++
 		}
-		if tokens.Disagree || (r.OutputTokensSource == "usage" && len(r.TokenIDs) > 0 && len(r.TokenIDs) != *r.OutputTokens) {
+		if tokens.Disagree || countsDiffer(r) {
 			n.disagree++
 		}
 	}
@@ -31,6 +31,11 @@ func (f *fold) addNotes(r *schemas.RequestRecord) {
 	if lag, ok := metrics.SendLagMs(r); ok && lag > lateSendMs {
 		n.lateSend++
 	}
+}
+
+// countsDiffer compares the service's usage with the token ids it returned.
+func countsDiffer(r *schemas.RequestRecord) bool {
+	return r.OutputTokensSource == "usage" && r.OutputTokens != nil && len(r.TokenIDs) > 0 && len(r.TokenIDs) != *r.OutputTokens
 }
 
 func (f *fold) findings(res schemas.Result) []schemas.Finding {

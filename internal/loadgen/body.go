@@ -1,0 +1,95 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"assay/internal/workload"
+	"assay/schemas"
+)
+
+// The endpoints.
+const (
+	APICompletions = "completions"
+	APIChat        = "chat"
+)
+
+// Request is one request to send: what the schedule says, which is all that its
+// body is made from.
+type Request struct {
+	schemas.ScheduledRequest
+}
+
+// PromptDigest is the SHA-256 of a request's prompt as it will be sent: the JSON
+// of the token id list for completions, the text for chat.
+func PromptDigest(api string, contentSeed uint64, index, inputTokens int) schemas.Digest {
+	if api == APIChat {
+		return schemas.DigestOf([]byte(workload.PromptText(contentSeed, index, inputTokens)))
+	}
+	return schemas.DigestOf(appendIDs(nil, workload.PromptTokenIDs(contentSeed, index, inputTokens)))
+}
+
+// body builds a request's body. Keys stand in a fixed order, so equal requests
+// have equal bytes.
+func (c *Client) body(req Request) []byte {
+	b := append([]byte(`{"model":`), mustString(req.Model)...)
+	if c.opts.API == APIChat {
+		text := workload.PromptText(c.opts.ContentSeed, req.Index, req.InputTokens)
+		b = append(b, `,"messages":[{"role":"user","content":`...)
+		b = append(append(b, mustString(text)...), `}]`...)
+	} else {
+		b = append(b, `,"prompt":`...)
+		b = appendIDs(b, workload.PromptTokenIDs(c.opts.ContentSeed, req.Index, req.InputTokens))
+	}
+	b = append(b, `,"max_tokens":`...)
+	b = strconv.AppendInt(b, int64(req.OutputTokens), 10)
+	b = append(b, `,"stream":true,"stream_options":{"include_usage":true},"temperature":0`...)
+	if c.opts.Held {
+		b = append(b, `,"ignore_eos":true`...)
+	}
+	return append(append(b, c.extra...), '}')
+}
+
+// extraFields encodes the fields that a caller adds to every body.
+func extraFields(extra map[string]any) ([]byte, error) {
+	ours := []string{"model", "prompt", "messages", "max_tokens", "stream", "ignore_eos"}
+	names := make([]string, 0, len(extra))
+	for n := range extra {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	var b []byte
+	for _, n := range names {
+		if slices.Contains(ours, n) || n == "stream_options" || n == "temperature" {
+			return nil, fmt.Errorf("extra field %q: this client sets it itself; leave it out", n)
+		}
+		v, err := json.Marshal(extra[n])
+		if err != nil {
+			return nil, fmt.Errorf("extra field %q: %w", n, err)
+		}
+		b = append(append(append(append(b, ','), mustString(n)...), ':'), v...)
+	}
+	return b, nil
+}
+
+func appendIDs(b []byte, ids []int) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	return append(b, ']')
+}
+
+// mustString encodes a string, which cannot fail.
+func mustString(s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,262 @@
+package loadgen
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of Options.
+const (
+	DefaultRequestTimeout = 10 * time.Minute
+	DefaultIdleTimeout    = 2 * time.Minute
+	DefaultConnectTimeout = 10 * time.Second
+	DefaultMaxConnections = 4096
+
+	// keepAlive closes idle connections before the shortest server default in
+	// common use (5 s) can close them under a request.
+	keepAlive = 3 * time.Second
+
+	maxListBytes = 4 << 20
+	listTimeout  = 30 * time.Second
+)
+
+// Options describe a client and, for Run, what it is to send.
+type Options struct {
+	// BaseURL is where the service answers; /v1/... is added to it.
+	BaseURL string
+	// API is APICompletions (the default) or APIChat.
+	API string
+	// ContentSeed is what prompts are made from.
+	ContentSeed uint64
+	// Held asks the service, by ignore_eos, for exactly the asked length, and
+	// makes any other length a failure.
+	Held bool
+	// Extra fields are added to every body.
+	Extra map[string]any
+	// Headers are added to every request. Their values never reach a record.
+	Headers http.Header
+
+	// RequestTimeout limits one request from dispatch to end; IdleTimeout the
+	// silence within its stream; ConnectTimeout the making of a connection.
+	RequestTimeout, IdleTimeout, ConnectTimeout time.Duration
+	// MaxConnections is the most requests in flight, and idle connections kept.
+	// A request beyond it is client_resource: it never waits.
+	MaxConnections int
+	// MaxEventBytes is the largest event accepted.
+	MaxEventBytes int
+
+	// Anchor is the zero of all stamps, as time.Now returned it (it must carry a
+	// monotonic reading). Zero means now.
+	Anchor time.Time
+	// ServiceDone, when closed, says that the service is gone: what was not sent
+	// is not_sent, what is in flight is given a moment to fail by itself.
+	ServiceDone <-chan struct{}
+
+	// Requests and Progress are for Run only.
+	Requests []Request
+	Progress func(Progress)
+}
+
+// Progress counts requests while Run sends them.
+type Progress struct {
+	Total, Sent, Done, Failed int
+}
+
+// Client sends requests to one service. Its methods may be called from several
+// goroutines.
+type Client struct {
+	opts     Options
+	base     string // without a trailing slash
+	extra    []byte
+	hide     []string // header values that must not reach a text
+	http     *http.Transport
+	inFlight atomic.Int64
+}
+
+// New checks opts and makes a client; nothing is sent.
+func New(opts Options) (*Client, error) {
+	c := &Client{opts: opts}
+	base, err := baseURL(opts.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("load client: %w", err)
+	}
+	c.base = base
+	if c.extra, err = extraFields(opts.Extra); err != nil {
+		return nil, fmt.Errorf("load client: %w", err)
+	}
+	if c.opts.API == "" {
+		c.opts.API = APICompletions
+	}
+	if c.opts.API != APICompletions && c.opts.API != APIChat {
+		return nil, fmt.Errorf("load client: api %q: want %q or %q", opts.API, APICompletions, APIChat)
+	}
+	c.defaults()
+	for name, values := range opts.Headers {
+		if slices.Contains([]string{"Content-Length", "Host", "Transfer-Encoding", "Connection"}, http.CanonicalHeaderKey(name)) {
+			return nil, fmt.Errorf("load client: header %s: this client sets it itself; leave it out", name)
+		}
+		c.hide = append(c.hide, secretsOf(values)...)
+	}
+	c.http = c.transport()
+	return c, nil
+}
+
+func (c *Client) defaults() {
+	o := &c.opts
+	for _, d := range []struct {
+		to  *time.Duration
+		def time.Duration
+	}{{&o.RequestTimeout, DefaultRequestTimeout}, {&o.IdleTimeout, DefaultIdleTimeout}, {&o.ConnectTimeout, DefaultConnectTimeout}} {
+		if *d.to <= 0 {
+			*d.to = d.def
+		}
+	}
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = DefaultMaxConnections
+	}
+	if o.MaxEventBytes <= 0 {
+		o.MaxEventBytes = DefaultMaxEventBytes
+	}
+	if o.Anchor.IsZero() {
+		o.Anchor = time.Now()
+	}
+}
+
+// transport has every limit stated. HTTP/1.1 only: one stream a connection, so
+// that no stream waits behind another.
+func (c *Client) transport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	dialer := &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    c.opts.ConnectTimeout,
+		DisableCompression:     true,
+		MaxIdleConns:           c.opts.MaxConnections,
+		MaxIdleConnsPerHost:    c.opts.MaxConnections,
+		MaxConnsPerHost:        0, // would queue requests without a word; inFlight is the limit
+		IdleConnTimeout:        keepAlive,
+		MaxResponseHeaderBytes: 256 << 10,
+		ReadBufferSize:         64 << 10,
+		WriteBufferSize:        64 << 10,
+		Protocols:              protocols,
+	}
+}
+
+// Close closes idle connections. Requests in flight are not touched.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Anchor is the zero of the client's stamps.
+func (c *Client) Anchor() time.Time { return c.opts.Anchor }
+
+func (c *Client) now() int64 { return int64(time.Since(c.opts.Anchor)) }
+
+func baseURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("the service's URL cannot be parsed; want http://host:port")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", fmt.Errorf("service URL %q: want http://host:port or https://host:port", u.Redacted())
+	case u.User != nil:
+		return "", fmt.Errorf("service URL %q holds a user; give credentials as a header", u.Redacted())
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("service URL for host %s has a query or fragment; leave it out", u.Host)
+	}
+	path := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	return u.Scheme + "://" + u.Host + path, nil
+}
+
+// secretsOf lists header values, and the part after a scheme like "Bearer".
+func secretsOf(values []string) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, v)
+		if _, rest, ok := strings.Cut(v, " "); ok {
+			out = append(out, rest)
+		}
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return len(strings.TrimSpace(s)) < 4 })
+}
+
+// scrub makes a text fit for a record: no header value, printable, of one line,
+// bounded.
+func (c *Client) scrub(text string) string {
+	for _, s := range c.hide {
+		text = strings.ReplaceAll(text, s, "***")
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + "..."
+	}
+	return strings.TrimSpace(text)
+}
+
+// ListModels returns the ids that /v1/models lists, in its order.
+func (c *Client) ListModels(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/models", nil)
+	if err != nil {
+		return nil, fmt.Errorf("list models: %w", err)
+	}
+	c.setHeaders(req)
+	resp, err := c.http.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("list models: GET %s/v1/models: %s", c.base, c.scrub(err.Error()))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxListBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("list models: GET %s/v1/models: %w", c.base, err)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("list models: GET %s/v1/models: status %d: %s", c.base, resp.StatusCode, c.scrub(string(body)))
+	case len(body) > maxListBytes:
+		return nil, fmt.Errorf("list models: the answer is over the limit of %d bytes", maxListBytes)
+	}
+	return modelIDs(body)
+}
+
+func modelIDs(body []byte) ([]string, error) {
+	var doc struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("list models: the answer is not the expected JSON: %w", err)
+	}
+	var ids []string
+	for i, m := range doc.Data {
+		if m.ID == "" || slices.Contains(ids, m.ID) {
+			return nil, fmt.Errorf("list models: entry %d has an empty or repeated id %q", i, m.ID)
+		}
+		ids = append(ids, m.ID)
+	}
+	return ids, nil
+}
+
+func (c *Client) setHeaders(req *http.Request) {
+	req.Header.Set("User-Agent", "assay")
+	for name, values := range c.opts.Headers {
+		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+	}
+}

@@ -1,0 +1,219 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"assay/schemas"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// Bodies are built ahead of their time, as many as these allow.
+	lookaheadRequests = 256
+	lookaheadBytes    = 64 << 20
+	// The last stretch before a deadline is spent spinning: a timer alone is
+	// late by about this much.
+	spin = 150 * time.Microsecond
+	// serviceGrace is how long requests in flight have to fail by themselves
+	// after the service is gone.
+	serviceGrace = 2 * time.Second
+)
+
+// prepared is a request whose body is built.
+type prepared struct {
+	req    Request
+	body   []byte
+	weight int64
+}
+
+// Run sends opts.Requests, each at its AtNs after opts.Anchor (zero: a moment from
+// now), and hands one record of each to sink, which is called from one goroutine
+// in the order of their ends. It returns when every request has its record. When
+// ctx ends, requests in flight are cancelled and the rest is not_sent; Run then
+// returns ctx's cause. An error of sink stops the run in the same way and is
+// returned.
+func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) error) error {
+	if opts.Anchor.IsZero() {
+		opts.Anchor = time.Now().Add(50 * time.Millisecond)
+	}
+	c, err := New(opts)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	r := &run{client: c, sink: sink, records: make(chan schemas.RequestRecord, 64), progress: Progress{Total: len(opts.Requests)}}
+	r.requests = slices.Clone(opts.Requests)
+	slices.SortStableFunc(r.requests, func(a, b Request) int { return int(min(max(a.AtNs-b.AtNs, -1), 1)) })
+	if err := checkRequests(r.requests); err != nil {
+		return err
+	}
+	return r.all(ctx)
+}
+
+func checkRequests(reqs []Request) error {
+	seen := make(map[int]bool, len(reqs))
+	for _, q := range reqs {
+		switch {
+		case seen[q.Index]:
+			return fmt.Errorf("schedule: index %d appears twice", q.Index)
+		case q.AtNs < 0 || q.InputTokens < 1 || q.OutputTokens < 1 || q.Model == "":
+			return fmt.Errorf("schedule: request %s (index %d) has no model, or a negative time, or a length below 1", q.ID, q.Index)
+		}
+		seen[q.Index] = true
+	}
+	return nil
+}
+
+type run struct {
+	client   *Client
+	requests []Request
+	sink     func(schemas.RequestRecord) error
+	records  chan schemas.RequestRecord
+	flight   sync.WaitGroup
+
+	mu       sync.Mutex
+	progress Progress
+}
+
+func (r *run) all(ctx context.Context) error {
+	// Two contexts: sending ends when either the caller or the service does,
+	// what is in flight may go on for a moment after the service is gone.
+	flight, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	sending, stopSending := context.WithCancelCause(flight)
+	defer stopSending(nil)
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watchService(ended, stopSending, stop) })
+
+	var sinkErr error
+	var collect sync.WaitGroup
+	collect.Go(func() { sinkErr = r.collect(func() { stop(errStopped) }) })
+
+	r.dispatch(sending, flight)
+	r.flight.Wait()
+	close(r.records)
+	collect.Wait()
+	close(ended)
+	watch.Wait()
+	if sinkErr != nil {
+		return fmt.Errorf("request record: %w", sinkErr)
+	}
+	return context.Cause(ctx)
+}
+
+func (r *run) watchService(ended <-chan struct{}, stopSending, stop context.CancelCauseFunc) {
+	select {
+	case <-ended:
+		return
+	case <-r.client.opts.ServiceDone: // nil blocks for ever
+	}
+	stopSending(errServiceGone)
+	grace := time.NewTimer(serviceGrace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+		stop(errServiceGone)
+	}
+}
+
+// collect hands the records on. After an error of sink it only drains.
+func (r *run) collect(stop func()) error {
+	var err error
+	for rec := range r.records {
+		r.count(func(p *Progress) {
+			p.Done++
+			if rec.Outcome != schemas.OutcomeOK {
+				p.Failed++
+			}
+		})
+		if err != nil {
+			continue
+		}
+		if err = r.sink(rec); err != nil {
+			stop()
+		}
+	}
+	return err
+}
+
+func (r *run) count(change func(*Progress)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.progress)
+	if r.client.opts.Progress != nil {
+		r.client.opts.Progress(r.progress)
+	}
+}
+
+// dispatch starts each request at its time. It waits for nothing but time and
+// the next body.
+func (r *run) dispatch(sending, flight context.Context) {
+	ahead := semaphore.NewWeighted(lookaheadBytes)
+	ready := make(chan prepared, lookaheadRequests)
+	var build sync.WaitGroup
+	build.Go(func() { r.build(sending, ahead, ready) })
+	sent := 0
+	for p := range ready {
+		ahead.Release(p.weight)
+		if !r.waitUntil(sending, p.req.AtNs) {
+			break
+		}
+		sent++
+		rec := r.client.newRecord(p.req)
+		r.flight.Go(func() {
+			r.client.send(flight, &rec, p.body)
+			r.records <- rec
+		})
+		r.count(func(pr *Progress) { pr.Sent++ })
+	}
+	for range ready { // the builder ends by itself, its context has
+	}
+	build.Wait()
+	why := "the run was stopped before it was due"
+	if errors.Is(context.Cause(sending), errServiceGone) {
+		why = "the service ended before it was due"
+	}
+	for _, req := range r.requests[sent:] {
+		r.records <- r.client.notSent(r.client.newRecord(req), why)
+	}
+}
+
+func (r *run) build(ctx context.Context, ahead *semaphore.Weighted, ready chan<- prepared) {
+	defer close(ready)
+	for _, req := range r.requests {
+		body := r.client.body(req)
+		weight := min(int64(len(body)), lookaheadBytes)
+		if ahead.Acquire(ctx, weight) != nil {
+			return
+		}
+		select {
+		case ready <- prepared{req: req, body: body, weight: weight}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waitUntil returns at the stamp, or earlier with false when ctx ends.
+func (r *run) waitUntil(ctx context.Context, ns int64) bool {
+	if left := time.Duration(ns - r.client.now()); left > spin {
+		t := time.NewTimer(left - spin)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for r.client.now() < ns {
+	}
+	return ctx.Err() == nil
+}

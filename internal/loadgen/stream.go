@@ -1,0 +1,232 @@
+package loadgen
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+
+	"assay/schemas"
+)
+
+// maxTokens is more than any true answer has.
+const maxTokens = 100_000_000
+
+// fault is what ends a request without success.
+type fault struct {
+	outcome schemas.Outcome
+	text    string
+}
+
+// stream turns the events of one answer into a record.
+type stream struct {
+	rec    *schemas.RequestRecord
+	parser *Parser
+	text   hash.Hash
+	now    int64 // stamp of the read whose events are being taken
+	ended  bool  // [DONE] was seen
+	fault  *fault
+
+	promptIDs   int  // prompt token ids returned
+	withoutIDs  bool // some token event came without token ids
+	told        int  // completion tokens of usage, as of the last token event
+	usagePrompt *int
+	usageOutput *int
+}
+
+func newStream(rec *schemas.RequestRecord, maxEvent int) *stream {
+	return &stream{rec: rec, parser: NewParser(maxEvent), text: sha256.New()}
+}
+
+func at(ns int64) *int64 { return &ns }
+
+// feed takes the bytes of one read, all of which arrived at the stamp now.
+func (s *stream) feed(b []byte, now int64) {
+	s.now = now
+	if err := s.parser.Feed(b, s.event); err != nil {
+		s.fail(schemas.OutcomeProtocolError, err.Error())
+	}
+}
+
+func (s *stream) fail(o schemas.Outcome, text string) {
+	if s.fault == nil {
+		s.fault = &fault{outcome: o, text: text}
+	}
+}
+
+// event takes one event; after the end or a fault nothing counts any more.
+func (s *stream) event(ev Event) error {
+	if s.ended || s.fault != nil {
+		return nil
+	}
+	if s.rec.FirstEventNs == nil {
+		s.rec.FirstEventNs = at(s.now)
+	}
+	p, err := parseEvent(ev)
+	if err != nil {
+		return err
+	}
+	s.take(&p)
+	return nil
+}
+
+func (s *stream) take(p *piece) {
+	switch {
+	case p.done:
+		s.ended = true
+		s.rec.DoneNs = at(s.now)
+		return
+	case p.errText != "":
+		s.fail(schemas.OutcomeSSEError, "error event: "+p.errText)
+		return
+	}
+	s.promptIDs = max(s.promptIDs, len(p.promptIDs))
+	// Some services send the ids of the whole answer with its last choice only.
+	if p.finish != "" && s.withoutIDs && len(s.rec.TokenIDs) == 0 {
+		s.rec.TokenIDs, p.tokenIDs = p.tokenIDs, nil
+	}
+	if p.generated() {
+		s.token(p)
+	}
+	s.usage(p)
+	if p.finish != "" && s.rec.FinishReason == "" {
+		s.rec.FinishReason = p.finish
+		s.rec.FinishNs = at(s.now)
+		if p.finish == "error" || p.finish == "abort" {
+			s.fail(schemas.OutcomeEngineError, fmt.Sprintf("the service ended the generation with finish reason %q", p.finish))
+		}
+	}
+}
+
+func (s *stream) token(p *piece) {
+	r := s.rec
+	if r.FirstTokenNs == nil {
+		r.FirstTokenNs = at(s.now)
+	}
+	r.LastTokenNs = at(s.now)
+	if p.visible != "" {
+		if r.FirstVisibleNs == nil {
+			r.FirstVisibleNs = at(s.now)
+		}
+		s.text.Write([]byte(p.visible))
+	}
+	c := schemas.Chunk{AtNs: s.now, Bytes: len(p.visible) + p.hiddenBytes, Hidden: p.visible == ""}
+	if n, ok := s.tokensOf(p); ok {
+		c.Tokens = &n
+	}
+	r.Chunks = append(r.Chunks, c)
+}
+
+// tokensOf is how many tokens an event carries, if the service tells: by token
+// ids, else by the growth of a usage that comes with every event.
+func (s *stream) tokensOf(p *piece) (int, bool) {
+	if n := len(p.tokenIDs); n > 0 {
+		s.rec.TokenIDs = append(s.rec.TokenIDs, p.tokenIDs...)
+		return n, true
+	}
+	s.withoutIDs = true
+	if p.usage == nil || p.usage.CompletionTokens == nil || p.choices == 0 {
+		return 0, false
+	}
+	n := *p.usage.CompletionTokens - s.told
+	if n < 0 {
+		return 0, false
+	}
+	s.told = *p.usage.CompletionTokens
+	return n, true
+}
+
+func (s *stream) usage(p *piece) {
+	if p.usage == nil {
+		return
+	}
+	if p.usage.PromptTokens != nil {
+		s.usagePrompt = p.usage.PromptTokens
+	}
+	if p.usage.CompletionTokens != nil {
+		s.usageOutput = p.usage.CompletionTokens
+	}
+	s.rec.UsageNs = at(s.now)
+}
+
+// end takes what the stream's last bytes left without a blank line. clean says
+// that the body was complete, as its framing tells.
+func (s *stream) end(now int64, clean bool) {
+	s.now = now
+	ev, ok, err := s.parser.Rest()
+	switch {
+	case s.ended || s.fault != nil:
+	case err != nil:
+		s.fail(schemas.OutcomeProtocolError, err.Error())
+	case ok:
+		if p, perr := parseEvent(ev); perr == nil {
+			if s.rec.FirstEventNs == nil {
+				s.rec.FirstEventNs = at(now)
+			}
+			s.take(&p)
+		} else {
+			s.fail(schemas.OutcomeTruncated, "the stream ended within an event")
+		}
+	}
+	if s.rec.DoneNs == nil && clean && s.rec.FinishReason != "" && s.fault == nil {
+		s.rec.DoneNs = at(now)
+	}
+}
+
+// finish settles counts and outcome. failure is what went wrong outside the
+// stream's content, nil if nothing did.
+func (s *stream) finish(failure *fault) {
+	s.count()
+	r := s.rec
+	if s.fault == nil && !(s.ended && r.FinishReason != "") {
+		s.fault = failure
+	}
+	switch {
+	case s.fault != nil:
+	case r.FinishReason == "" || r.DoneNs == nil:
+		s.fail(schemas.OutcomeTruncated, s.missingEnd())
+	case len(r.Chunks) == 0:
+		s.fail(schemas.OutcomeNoToken, "the answer ended properly without any generated token")
+	case r.Held && r.OutputTokens != nil && *r.OutputTokens != r.AskedOutputTokens:
+		s.fail(schemas.OutcomeLengthMismatch, fmt.Sprintf("%d output tokens (by %s), held to %d", *r.OutputTokens, r.OutputTokensSource, r.AskedOutputTokens))
+	}
+	if s.fault == nil {
+		r.Outcome = schemas.OutcomeOK
+		return
+	}
+	r.Outcome, r.Error = s.fault.outcome, s.fault.text
+}
+
+func (s *stream) missingEnd() string {
+	if s.rec.FinishReason == "" {
+		return fmt.Sprintf("the stream ended after %d token events without a finish reason", len(s.rec.Chunks))
+	}
+	return "the stream ended without [DONE] and without the end of its body"
+}
+
+// count chooses the source of the token counts: usage, else ids, else chunks.
+func (s *stream) count() {
+	r := s.rec
+	switch {
+	case s.usageOutput != nil:
+		r.OutputTokens, r.OutputTokensSource = s.usageOutput, "usage"
+	case len(r.TokenIDs) > 0:
+		n := len(r.TokenIDs)
+		r.OutputTokens, r.OutputTokensSource = &n, "token_ids"
+	case len(r.Chunks) > 0:
+		n := len(r.Chunks)
+		r.OutputTokens, r.OutputTokensSource = &n, "chunks"
+	}
+	switch {
+	case s.usagePrompt != nil:
+		r.InputTokens, r.InputTokensSource = s.usagePrompt, "usage"
+	case s.promptIDs > 0:
+		n := s.promptIDs
+		r.InputTokens, r.InputTokensSource = &n, "token_ids"
+	case r.API == APICompletions && len(r.Chunks) > 0:
+		n := r.AskedInputTokens // the prompt was sent as that many token ids
+		r.InputTokens, r.InputTokensSource = &n, "asked"
+	}
+	if len(r.Chunks) > 0 {
+		r.TextDigest = schemas.DigestFromSum(s.text.Sum(nil))
+	}
+}
