@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -84,6 +85,16 @@ type Task struct {
 	Models []ModelIdentity
 	// Experiment is the effective experiment.
 	Experiment schemas.Experiment
+	// Trials are all trials of the plan, for checks of the whole experiment.
+	Trials []schemas.Trial
+	// Resolve gives text of the experiment as a stage of the trial will see it,
+	// as far as it is known before anything runs; ErrNotYet when an output, a
+	// source run or a service's URL stands in it that is not there.
+	Resolve func(text string, trial schemas.Trial) (string, error)
+	// Abs gives the absolute path of one that is relative to the experiment file.
+	Abs func(path string) string
+	// Exited notes the exit code of the program that the stage ran, for its record.
+	Exited func(code int)
 	// StoreDir is where the store lies, for checks of room.
 	StoreDir string
 	// Supervise starts child processes so that nothing outlives this one.
@@ -95,6 +106,9 @@ type Task struct {
 
 	outputs map[string]string // name -> path below Dir
 }
+
+// ErrNotYet means that a value is known only once something has run.
+var ErrNotYet = errors.New("not known before the run")
 
 // OutputFile returns where to write the file that is the output name.
 func (t *Task) OutputFile(name, base string) (string, error) {

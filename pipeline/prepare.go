@@ -28,12 +28,16 @@ func (e *execution) prepare(ctx context.Context) error {
 		req = e.kind.Requires(config)
 	}
 	params := referredParams(e.def.Config, e.params)
-	for name := range res.used {
+	for _, name := range sortedNames(res.used) {
 		in, err := e.addInput(ctx, "param."+name, "file", res.used[name])
-		if err != nil {
+		switch {
+		case err == nil:
+			params[name] = string(in.Digest)
+		case e.checks() && ctx.Err() == nil:
+			params[name] = "unreadable" // the check says so; nothing is ever reused by this key
+		default:
 			return err
 		}
-		params[name] = string(in.Digest)
 	}
 	literal, err := literalPaths(e.def.Kind, e.def.Config, config)
 	if err != nil {
@@ -52,6 +56,10 @@ func (e *execution) prepare(ctx context.Context) error {
 	e.addService()
 	return e.addSources(ctx)
 }
+
+// checks says whether the stage looks at paths itself: what is missing is then a
+// finding of it, not an error before it.
+func (e *execution) checks() bool { return e.kind.Early && !e.kind.Measured }
 
 func (e *execution) trialPtr() *schemas.Trial {
 	if e.node.Trial == "" {
@@ -76,7 +84,7 @@ func (e *execution) addInputs(ctx context.Context, literal map[string]string, re
 		literal[name] = p
 	}
 	for _, name := range sortedNames(literal) {
-		if e.kind.Early && e.def.Kind == "preflight" {
+		if e.checks() {
 			break // checks look at paths themselves: a missing one is a finding, not an error
 		}
 		in, err := e.addInput(ctx, name, "file", e.abs(literal[name]))

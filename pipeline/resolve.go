@@ -124,6 +124,30 @@ func (r *runner) resolvePath(path string, params map[string]any) (string, error)
 	return r.abs(s), nil
 }
 
+// resolveEarly resolves text that some stage or service holds, with what is known
+// before anything runs. Secrets stay as written: a check has no use for them.
+func (r *runner) resolveEarly(text string, trial schemas.Trial) (string, error) {
+	segments, err := schemas.ParseTemplate(text)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range segments {
+		if g.Ref == nil {
+			continue
+		}
+		switch g.Ref.Namespace {
+		case schemas.RefStage, schemas.RefService:
+			return "", fmt.Errorf("%s: %w", g.Ref.Text, ErrNotYet)
+		case schemas.RefSource:
+			if r.SourceDir == "" {
+				return "", fmt.Errorf("%s: %w: no source run was named", g.Ref.Text, ErrNotYet)
+			}
+		}
+	}
+	v := &resolver{runner: r, params: trialParams(r.Experiment, trial.Point)}
+	return v.text(context.Background(), text)
+}
+
 func (v *resolver) text(ctx context.Context, s string) (string, error) {
 	out, err := schemas.Substitute([]string{s}, v.lookup(ctx))
 	if err != nil {
