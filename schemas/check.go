@@ -138,7 +138,7 @@ func checkField(f Field, v any, at string, written bool) []Violation {
 		})
 	case TypeStringList, TypeScalarList:
 		return checkList(f, v, at, "a list", func(e any, at string) []Violation {
-			return checkSingle(elementOf(f), e, at, written)
+			return checkSingle(ElementOf(f), e, at, written)
 		})
 	case TypeTableMap, TypeStringMap, TypePathMap, TypeParamMap:
 		return checkMap(f, v, at, written)
@@ -146,10 +146,13 @@ func checkField(f Field, v any, at string, written bool) []Violation {
 	return checkSingle(f, v, at, written)
 }
 
-// elementOf is the field an element of a list or map is checked as.
-func elementOf(f Field) Field {
-	e := Field{Name: f.Name, Type: TypeString, Enum: f.Enum, Min: f.Min, Max: f.Max, Doc: f.Doc}
+// ElementOf returns the field that an element of a list or map is checked as; a
+// field of one value comes back without what does not bear on its value.
+func ElementOf(f Field) Field {
+	e := Field{Name: f.Name, Type: f.Type, Enum: f.Enum, Min: f.Min, Max: f.Max, Doc: f.Doc}
 	switch f.Type {
+	case TypeStringList, TypeStringMap:
+		e.Type = TypeString
 	case TypeScalarList:
 		e.Type = TypeScalar
 	case TypePathMap:
@@ -199,7 +202,7 @@ func checkMap(f Field, v any, at string, written bool) []Violation {
 		case TypeParamMap:
 			out = append(out, CheckParam(m[k], here)...)
 		default:
-			out = append(out, checkSingle(elementOf(f), m[k], here, written)...)
+			out = append(out, checkSingle(ElementOf(f), m[k], here, written)...)
 		}
 	}
 	return out

@@ -238,9 +238,9 @@ func bareSchema(f Field, refs bool) object {
 	case TypeScalar:
 		return object{"type": []string{"string", "number", "boolean"}}
 	case TypeStringList, TypeScalarList:
-		return object{"type": "array", "items": bareSchema(elementOf(f), refs)}
+		return object{"type": "array", "items": bareSchema(ElementOf(f), refs)}
 	case TypeStringMap, TypePathMap:
-		return mapSchema(keyPattern(f), bareSchema(elementOf(f), refs))
+		return mapSchema(keyPattern(f), bareSchema(ElementOf(f), refs))
 	case TypeParamMap:
 		return mapSchema(NamePattern, paramSchema())
 	case TypeTable:

@@ -254,6 +254,72 @@ func substituteString(s string, lookup func(Reference) (any, error)) (any, error
 	return b.String(), nil
 }
 
+// SubstituteSome replaces the references that lookup knows and leaves the others,
+// so that the result is still a template for a later Substitute: text that lookup
+// gives is escaped and never read as a reference.
+func SubstituteSome(v any, lookup func(Reference) (value any, known bool, err error)) (any, error) {
+	switch x := v.(type) {
+	case string:
+		return substituteSomeString(x, lookup)
+	case []any:
+		out := make([]any, len(x))
+		for i, e := range x {
+			s, err := SubstituteSome(e, lookup)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = s
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for _, k := range sortedKeys(x) {
+			s, err := SubstituteSome(x[k], lookup)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+			out[k] = s
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+func substituteSomeString(s string, lookup func(Reference) (any, bool, error)) (any, error) {
+	segments, err := ParseTemplate(s)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, g := range segments {
+		if g.Ref == nil {
+			b.WriteString(escapeTemplate(g.Literal))
+			continue
+		}
+		v, known, err := lookup(*g.Ref)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.Ref.Text, err)
+		}
+		if !known {
+			b.WriteString(g.Ref.Text)
+			continue
+		}
+		text, isString := v.(string)
+		if !isString && len(segments) == 1 {
+			return v, nil
+		}
+		if !isString {
+			if text, err = valueText(v); err != nil {
+				return nil, fmt.Errorf("%s: %w", g.Ref.Text, err)
+			}
+		}
+		b.WriteString(escapeTemplate(text))
+	}
+	return b.String(), nil
+}
+
+func escapeTemplate(s string) string { return strings.ReplaceAll(s, "${", "$${") }
+
 func substituteText(s string, lookup func(Reference) (any, error)) (string, error) {
 	v, err := substituteString(s, lookup)
 	if err != nil {
