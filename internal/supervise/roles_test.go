@@ -17,13 +17,14 @@ import (
 )
 
 // The test binary plays every process of a test, chosen by its arguments:
-// "role NAME ARGS...".
+// "role NAME ARGS...". Unlike os.Exit, syscall.Exit leaves out the second that the
+// race detector waits at the end of every process.
 func TestMain(m *testing.M) {
 	if IsWorker(os.Args[1:]) {
-		os.Exit(Main())
+		syscall.Exit(Main())
 	}
 	if len(os.Args) > 2 && os.Args[1] == "role" {
-		os.Exit(play(os.Args[2], os.Args[3:]))
+		syscall.Exit(play(os.Args[2], os.Args[3:]))
 	}
 	os.Exit(m.Run())
 }
