@@ -220,7 +220,10 @@ func (r *runner) store(n schemas.Node, rec schemas.StageRecord, preimage []byte,
 
 func (r *runner) storeRecord(n schemas.Node, rec schemas.StageRecord, preimage []byte, res *result) error {
 	rec.DurationMs = float64(rec.EndedAt.Sub(rec.StartedAt)) / 1e6
-	res.record = schemas.RunRecord{Record: rec, Node: n.ID, Trials: n.Trials, Path: nodePath(n)}
+	res.record = schemas.RunRecord{Record: rec, Node: n.ID, Trials: n.Trials}
+	if rec.Tree != "" {
+		res.record.Path = nodePath(n)
+	}
 	if r.PreflightOnly {
 		return nil
 	}

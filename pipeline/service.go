@@ -85,11 +85,11 @@ func (l *loop) startUnit(u *unitState) {
 	go func() {
 		live, err := l.launch(l.ctx, u, views)
 		res := result{unit: u.plan.ID, service: schemas.ServiceRecord{
-			Unit: u.plan.ID, Service: u.plan.Service, Engine: u.plan.Engine, Attempt: u.attempt, StartedAt: started, Models: []string{}, Path: "services/" + u.plan.ID}}
+			Unit: u.plan.ID, Service: u.plan.Service, Engine: u.plan.Engine, Attempt: u.attempt, StartedAt: started, Models: []string{}}}
 		if err != nil {
 			res.cause = err
 			res.service.Status, res.service.Error, res.service.EndedAt = "failed_to_start", err.Error(), l.Now()
-			res.service.Tree, res.err = l.storeLogs(u)
+			res.err = l.storeLogs(u, &res.service)
 			res.ended = true
 		} else {
 			u.live = live
@@ -173,19 +173,20 @@ func (l *loop) endUnit(u *unitState) result {
 	rec.Status, rec.Error, rec.ExitCode, rec.Argv, rec.ReadyMs, rec.EndedAt = end.Status, end.Error, end.ExitCode, end.Argv, end.ReadyMs, l.Now()
 	rec.Attached = end.Status == "detached"
 	res := result{unit: u.plan.ID, ended: true, service: rec}
-	res.service.Tree, res.err = l.storeLogs(u)
+	res.err = l.storeLogs(u, &res.service)
 	return res
 }
 
-func (l *loop) storeLogs(u *unitState) (schemas.Digest, error) {
+func (l *loop) storeLogs(u *unitState, rec *schemas.ServiceRecord) error {
 	if err := l.redact(u.logDir); err != nil {
-		return "", &InfraError{"redact the log of service " + u.plan.Service, err}
+		return &InfraError{"redact the log of service " + u.plan.Service, err}
 	}
 	_, blob, err := l.Store.PutTree(context.Background(), u.logDir)
 	if err != nil {
-		return "", &InfraError{"store the log of service " + u.plan.Service, err}
+		return &InfraError{"store the log of service " + u.plan.Service, err}
 	}
-	return blob, removeAll(u.logDir)
+	rec.Tree, rec.Path = blob, "services/"+u.plan.ID
+	return removeAll(u.logDir)
 }
 
 func (l *loop) takeUnit(res result) {
