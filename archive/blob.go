@@ -1,0 +1,148 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+func blobName(d schemas.Digest) string { return blobsDir + "/" + d.Hex() }
+
+func (s *Store) blobPath(d schemas.Digest) string { return s.path(blobName(d)) }
+
+// blobWriter hashes what is written and makes it a blob at commit.
+type blobWriter struct {
+	s    *Store
+	f    *durable.File
+	h    hash.Hash
+	size int64
+}
+
+func (s *Store) newBlob() (*blobWriter, error) {
+	f, err := durable.Create(s.path(blobsDir + "/new"))
+	if err != nil {
+		return nil, fmt.Errorf("store blob: %w", err)
+	}
+	return &blobWriter{s: s, f: f, h: sha256.New()}, nil
+}
+
+func (w *blobWriter) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	w.h.Write(b[:n])
+	w.size += int64(n)
+	return n, err
+}
+
+func (w *blobWriter) abort() { w.f.Abort() }
+
+// commit gives the blob its name. One that is there with the right size is kept;
+// one of another size is torn and is replaced.
+func (w *blobWriter) commit() (schemas.Digest, error) {
+	d := schemas.DigestFromSum(w.h.Sum(nil))
+	have, err := w.s.keepBlob(d, w.size)
+	if have || err != nil {
+		w.f.Abort()
+		return d, err
+	}
+	if err := w.f.CommitTo(w.s.blobPath(d)); err != nil {
+		w.f.Abort()
+		return "", fmt.Errorf("store blob %s: %w", d, err)
+	}
+	return d, nil
+}
+
+// keepBlob reports whether the blob is there already. Another process may have
+// renamed it into place and not yet synced the folder, so that is done here.
+func (s *Store) keepBlob(d schemas.Digest, size int64) (bool, error) {
+	info, err := os.Lstat(s.blobPath(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("store blob %s: %w", d, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() != size {
+		return false, nil
+	}
+	if err := durable.SyncDir(filepath.Dir(s.blobPath(d))); err != nil {
+		return false, fmt.Errorf("store blob %s: %w", d, err)
+	}
+	return true, nil
+}
+
+// putBytes stores b as a blob.
+func (s *Store) putBytes(b []byte) (schemas.Digest, error) {
+	d := schemas.DigestOf(b)
+	if have, err := s.keepBlob(d, int64(len(b))); have || err != nil {
+		return d, err
+	}
+	w, err := s.newBlob()
+	if err != nil {
+		return "", err
+	}
+	if _, err := w.Write(b); err != nil {
+		w.abort()
+		return "", fmt.Errorf("store blob %s: %w", d, err)
+	}
+	return w.commit()
+}
+
+// blobSize returns the size of a stored blob.
+func (s *Store) blobSize(d schemas.Digest) (int64, error) {
+	info, err := os.Lstat(s.blobPath(d))
+	if err != nil {
+		return 0, fmt.Errorf("blob %s: %w", d, err)
+	}
+	return info.Size(), nil
+}
+
+// readBlob returns a document blob whose bytes match its digest.
+func (l *Layout) readBlob(d schemas.Digest, limit int64) ([]byte, error) {
+	if !d.Valid() {
+		return nil, fmt.Errorf("read blob: %q is no digest", string(d))
+	}
+	b, err := readAll(l.src, blobName(d), limit)
+	if err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", d, err)
+	}
+	if got := schemas.DigestOf(b); got != d {
+		return nil, &CorruptError{Blob: d, Err: fmt.Errorf("its %d bytes hash to %s", len(b), got)}
+	}
+	return b, nil
+}
+
+// hashReader hashes what is read and stops when ctx ends.
+type hashReader struct {
+	ctx context.Context
+	r   io.Reader
+	h   hash.Hash
+	n   int64
+}
+
+func newHashReader(ctx context.Context, r io.Reader) *hashReader {
+	return &hashReader{ctx: ctx, r: r, h: sha256.New()}
+}
+
+func (r *hashReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.r.Read(b)
+	r.h.Write(b[:n])
+	r.n += int64(n)
+	return n, err
+}
+
+func (r *hashReader) digest() schemas.Digest { return schemas.DigestFromSum(r.h.Sum(nil)) }
+
+// drain reads to the end.
+func (r *hashReader) drain() (int64, error) { return io.Copy(io.Discard, r) }

@@ -1,0 +1,243 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sort"
+
+	"assay/schemas"
+)
+
+// span is a stretch of a blob's content and the entries whose whole content it is.
+type span struct {
+	offset, length int64
+	entries        []int
+}
+
+// spansByBlob sorts the files that are whole in one blob by that blob and by
+// where they begin; files in several parts are returned apart.
+func spansByBlob(entries []schemas.TreeEntry) (spans map[schemas.Digest][]span, several []int, err error) {
+	at := map[schemas.Part][]int{}
+	for i, e := range entries {
+		switch len(e.Parts) {
+		case 0:
+		case 1:
+			at[e.Parts[0]] = append(at[e.Parts[0]], i)
+		default:
+			several = append(several, i)
+		}
+	}
+	spans = map[schemas.Digest][]span{}
+	for p, idx := range at {
+		sort.Ints(idx)
+		spans[p.Blob] = append(spans[p.Blob], span{p.Offset, p.Length, idx})
+	}
+	for d, list := range spans {
+		sort.Slice(list, func(i, j int) bool { return list[i].offset < list[j].offset })
+		for i := 1; i < len(list); i++ {
+			if list[i].offset < list[i-1].offset+list[i-1].length {
+				return nil, nil, fmt.Errorf("%s and %s overlap in blob %s", entries[list[i-1].entries[0]].Path, entries[list[i].entries[0]].Path, d)
+			}
+		}
+	}
+	return spans, several, nil
+}
+
+// sourceReader turns what goes wrong while reading a blob into a CorruptError,
+// so that it cannot be taken for trouble on the writing side.
+type sourceReader struct {
+	r    io.Reader
+	blob schemas.Digest
+}
+
+func (s sourceReader) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) && !isCancel(err) {
+		err = asCorrupt(s.blob, err)
+	}
+	return n, err
+}
+
+func isCancel(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// asCorrupt blames the blob, unless the file system refused to read it.
+func asCorrupt(d schemas.Digest, err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read blob %s: %w", d, err)
+	}
+	return &CorruptError{Blob: d, Err: err}
+}
+
+// streamBlob reads a blob once from end to end. It hands fn the content of each
+// span, in order, and checks sizes, the content's digest and the blob's own. fn
+// must read all it is given; its error ends the reading, so the first span that
+// fails is the first that is wrong.
+func (l *Layout) streamBlob(ctx context.Context, b schemas.Blob, spans []span, fn func(span, io.Reader) error) error {
+	return l.streamBlobTo(ctx, b, spans, io.Discard, fn)
+}
+
+// streamBlobTo is streamBlob that also writes the whole content to tap.
+func (l *Layout) streamBlobTo(ctx context.Context, b schemas.Blob, spans []span, tap io.Writer, fn func(span, io.Reader) error) error {
+	f, size, err := l.src.open(blobName(b.Digest))
+	if err != nil {
+		return asCorrupt(b.Digest, err)
+	}
+	defer f.Close()
+	raw := newHashReader(ctx, f)
+	var plain io.Reader = raw
+	if b.MediaType != MediaPart {
+		dec, err := newDecoder(raw)
+		if err != nil {
+			return asCorrupt(b.Digest, err)
+		}
+		defer dec.Close()
+		plain = dec
+	}
+	content := newHashReader(ctx, io.TeeReader(sourceReader{io.LimitReader(plain, contentSize(b)+1), b.Digest}, tap))
+	for _, sp := range spans {
+		if _, err := io.CopyN(io.Discard, content, sp.offset-content.n); err != nil {
+			return short(b.Digest, err)
+		}
+		if err := fn(sp, io.LimitReader(content, sp.length)); err != nil {
+			return short(b.Digest, err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	return checkEnd(b, size, content, raw)
+}
+
+func short(d schemas.Digest, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
+			return &CorruptError{Blob: d, Err: errors.New("its content ends too early")}
+		}
+	}
+	return err
+}
+
+// checkEnd compares everything that is known once the whole content was read.
+func checkEnd(b schemas.Blob, size int64, content, raw *hashReader) error {
+	if _, err := io.Copy(io.Discard, raw); err != nil {
+		if isCancel(err) {
+			return err
+		}
+		return asCorrupt(b.Digest, err)
+	}
+	fail := func(format string, args ...any) error {
+		return &CorruptError{Blob: b.Digest, Err: fmt.Errorf(format, args...)}
+	}
+	switch {
+	case size != b.Size || raw.n != b.Size:
+		return fail("it has %d bytes, want %d", raw.n, b.Size)
+	case raw.digest() != b.Digest:
+		return fail("its %d bytes hash to %s", raw.n, raw.digest())
+	case content.n != contentSize(b):
+		return fail("its content has %d bytes or more, want %d", content.n, contentSize(b))
+	case b.ContentDigest != "" && content.digest() != b.ContentDigest:
+		return fail("its content hashes to %s, want %s", content.digest(), b.ContentDigest)
+	}
+	return nil
+}
+
+// sink takes the bytes of one entry; nil to check only.
+type sink func(e schemas.TreeEntry) (io.WriteCloser, error)
+
+// readEntry copies the content of one span to every entry it belongs to and
+// checks it against their digests.
+func readEntry(entries []schemas.TreeEntry, sp span, blob schemas.Digest, r io.Reader, out sink) error {
+	h := sha256.New()
+	writers := []io.Writer{h}
+	var closers []io.Closer
+	defer func() {
+		for _, c := range closers {
+			_ = c.Close()
+		}
+	}()
+	for _, i := range sp.entries {
+		if out == nil {
+			break
+		}
+		w, err := out(entries[i])
+		if err != nil {
+			return err
+		}
+		writers, closers = append(writers, w), append(closers, w)
+	}
+	first := entries[sp.entries[0]].Path
+	n, err := io.Copy(io.MultiWriter(writers...), r)
+	if err == nil && n != sp.length {
+		err = &CorruptError{Blob: blob, Err: fmt.Errorf("the content ends after %d of %d bytes", n, sp.length)}
+	}
+	if err != nil {
+		return atPath(err, first)
+	}
+	got := schemas.DigestFromSum(h.Sum(nil))
+	for _, i := range sp.entries {
+		if got != entries[i].Digest {
+			return &CorruptError{Blob: blob, Path: entries[i].Path, Err: fmt.Errorf("the file's content hashes to %s, want %s", got, entries[i].Digest)}
+		}
+	}
+	return closeAll(&closers)
+}
+
+func closeAll(closers *[]io.Closer) error {
+	var errs []error
+	for _, c := range *closers {
+		errs = append(errs, c.Close())
+	}
+	*closers = nil
+	return errors.Join(errs...)
+}
+
+// atPath names the path in a CorruptError that has none.
+func atPath(err error, p string) error {
+	var c *CorruptError
+	if errors.As(err, &c) && c.Path == "" {
+		return &CorruptError{Blob: c.Blob, Path: p, Err: c.Err}
+	}
+	return err
+}
+
+// readSeveral copies and checks a file that lies in several blobs.
+func (l *Layout) readSeveral(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out io.Writer) error {
+	h := sha256.New()
+	w := io.Writer(h)
+	if out != nil {
+		w = io.MultiWriter(h, out)
+	}
+	for _, p := range e.Parts {
+		sp := []span{{offset: p.Offset, length: p.Length}}
+		err := l.streamBlob(ctx, blobs[p.Blob], sp, func(sp span, r io.Reader) error {
+			n, err := io.Copy(w, r)
+			if err == nil && n != sp.length {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		})
+		if err != nil {
+			return atPath(err, e.Path)
+		}
+	}
+	if got := schemas.DigestFromSum(h.Sum(nil)); got != e.Digest {
+		return &CorruptError{Blob: e.Parts[0].Blob, Path: e.Path, Err: fmt.Errorf("the file's content hashes to %s, want %s", got, e.Digest)}
+	}
+	return nil
+}
+
+func blobMap(blobs []schemas.Blob) map[schemas.Digest]schemas.Blob {
+	m := make(map[schemas.Digest]schemas.Blob, len(blobs))
+	for _, b := range blobs {
+		m[b.Digest] = b
+	}
+	return m
+}

@@ -1,0 +1,209 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+// workers is how many blobs are read at a time.
+const workers = 2
+
+// readTree reads the tree document in a blob.
+func (l *Layout) readTree(d schemas.Digest) (schemas.Tree, error) {
+	b, err := l.readBlob(d, maxDocBytes)
+	if err != nil {
+		return schemas.Tree{}, err
+	}
+	t, err := parseTree(b)
+	if err != nil {
+		return t, fmt.Errorf("blob %s: %w", d, err)
+	}
+	return t, nil
+}
+
+// Tree returns the tree document in a blob, checked.
+func (l *Layout) Tree(_ context.Context, treeBlob schemas.Digest) (schemas.Tree, error) {
+	return l.readTree(treeBlob)
+}
+
+// CheckTree reads every blob of a stored tree and checks its digest and that of
+// every file. A fault is a *CorruptError.
+func (l *Layout) CheckTree(ctx context.Context, treeBlob schemas.Digest) error {
+	t, err := l.readTree(treeBlob)
+	if err != nil {
+		return fmt.Errorf("check tree: %w", err)
+	}
+	if err := l.readContent(ctx, t.Entries, t.Blobs, nil); err != nil {
+		return fmt.Errorf("check tree %s: %w", treeBlob.Short(), err)
+	}
+	return nil
+}
+
+// Materialize writes the part of a stored tree below sub ("" for all) to dir,
+// which must not exist, checking every byte. When sub is a file, dir holds that
+// file alone. dir appears at the end, whole.
+func (l *Layout) Materialize(ctx context.Context, treeBlob schemas.Digest, sub, dir string) error {
+	t, err := l.readTree(treeBlob)
+	if err != nil {
+		return fmt.Errorf("materialize: %w", err)
+	}
+	entries := t.Entries
+	if sub != "" {
+		if !hasEntry(entries, sub) {
+			return fmt.Errorf("materialize %s of tree %s: %w", sub, treeBlob.Short(), fs.ErrNotExist)
+		}
+		entries = schemas.SubTree(entries, sub)
+		if err := checkLinks(entries); err != nil {
+			return fmt.Errorf("materialize %s of tree %s: %w", sub, treeBlob.Short(), err)
+		}
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("materialize: %s: %w", dir, fs.ErrExist)
+	}
+	err = writeFolder(dir, false, func(root *durable.Root) error {
+		return l.writeEntries(ctx, entries, t.Blobs, root)
+	})
+	if err != nil {
+		return fmt.Errorf("materialize tree %s: %w", treeBlob.Short(), err)
+	}
+	return nil
+}
+
+func hasEntry(entries []schemas.TreeEntry, p string) bool {
+	for _, e := range entries {
+		if e.Path == p {
+			return true
+		}
+	}
+	return false
+}
+
+// writeFolder fills a temporary sibling of dir and renames it to dir.
+func writeFolder(dir string, sync bool, fill func(*durable.Root) error) (err error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	parent := filepath.Dir(abs)
+	if err := durable.MkdirAll(parent); err != nil {
+		return err
+	}
+	temp, err := durable.TempDir(parent)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, durable.RemoveAll(temp))
+		}
+	}()
+	root, err := durable.OpenRoot(temp)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := fill(root); err != nil {
+		return err
+	}
+	if sync {
+		if err := root.Sync(); err != nil {
+			return err
+		}
+	}
+	return durable.Rename(temp, abs)
+}
+
+// writeEntries writes checked entries: folders, files, and links last, so that
+// no file is ever written through one.
+func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, root *durable.Root) error {
+	create := func(e schemas.TreeEntry) (io.WriteCloser, error) {
+		mode := fs.FileMode(0o644)
+		if e.Executable {
+			mode = 0o755
+		}
+		return root.Create(e.Path, mode)
+	}
+	for _, e := range entries {
+		switch {
+		case e.Kind == schemas.EntryDir:
+			if err := root.Mkdir(e.Path); err != nil {
+				return err
+			}
+		case e.Kind == schemas.EntryFile && e.Size == 0:
+			f, err := create(e)
+			if err != nil {
+				return err
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := l.readContent(ctx, entries, blobs, create); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Kind == schemas.EntrySymlink {
+			if err := root.Symlink(e.Target, e.Path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readContent reads every blob that entries lie in, once, checks it and every
+// entry's digest, and hands the bytes to out.
+func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, out sink) error {
+	spans, several, err := spansByBlob(entries)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Kind == schemas.EntryFile && e.Size == 0 && e.Digest != schemas.DigestOf(nil) {
+			return fmt.Errorf("%s: its digest is not that of no bytes", e.Path)
+		}
+	}
+	known := blobMap(blobs)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, b := range blobs {
+		list := spans[b.Digest]
+		if len(list) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			return l.streamBlob(ctx, b, list, func(sp span, r io.Reader) error {
+				return readEntry(entries, sp, b.Digest, r, out)
+			})
+		})
+	}
+	for _, i := range several {
+		group.Go(func() error { return l.readSeveralTo(ctx, entries[i], known, out) })
+	}
+	return group.Wait()
+}
+
+func (l *Layout) readSeveralTo(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out sink) error {
+	if out == nil {
+		return l.readSeveral(ctx, e, blobs, nil)
+	}
+	w, err := out(e)
+	if err != nil {
+		return err
+	}
+	if err := l.readSeveral(ctx, e, blobs, w); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	return w.Close()
+}

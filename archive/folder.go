@@ -1,0 +1,84 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"assay/schemas"
+)
+
+func emptyOrMissing(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return errors.New("the folder is not empty: name a new one")
+	}
+	return nil
+}
+
+// openFolderRun reads the documents of an extracted run and checks them against
+// its manifest. Only the manifest's own digest says which run it is.
+func openFolderRun(dir string) (*Run, error) {
+	b, err := readLimited(filepath.Join(dir, nameManifest), maxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("extracted run %s: %w", dir, err)
+	}
+	r := &Run{Digest: schemas.DigestOf(b), folder: dir, raw: map[string][]byte{nameManifest: b}}
+	err = r.decode(func(d v1.Descriptor, name string) ([]byte, error) {
+		b, err := readLimited(filepath.Join(dir, name), maxDocBytes)
+		if err != nil {
+			return nil, err
+		}
+		if got := schemas.DigestOf(b); got != digestOf(d) {
+			return nil, &CorruptError{Blob: digestOf(d), Path: name, Err: fmt.Errorf("the file hashes to %s", got)}
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extracted run %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+// openExtracted opens a file of an extracted run; its last Read checks the digest.
+func openExtracted(ctx context.Context, dir string, e schemas.TreeEntry) (io.ReadCloser, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.FromSlash(e.Path))
+	if err != nil {
+		return nil, err
+	}
+	return &checkedFile{hashReader: newHashReader(ctx, f), f: f, e: e}, nil
+}
+
+// checkedFile fails at the end when the content is not that of its entry.
+type checkedFile struct {
+	*hashReader
+	f *os.File
+	e schemas.TreeEntry
+}
+
+func (c *checkedFile) Read(b []byte) (int, error) {
+	n, err := c.hashReader.Read(b)
+	if errors.Is(err, io.EOF) && c.digest() != c.e.Digest {
+		return n, &CorruptError{Path: c.e.Path, Err: fmt.Errorf("the file's content hashes to %s, want %s", c.digest(), c.e.Digest)}
+	}
+	return n, err
+}
+
+func (c *checkedFile) Close() error { return c.f.Close() }

@@ -1,0 +1,267 @@
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"sort"
+	"strconv"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+const indexName = "index.json"
+
+var tagGrammar = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// RunInfo is a sealed run as index.json lists it.
+type RunInfo struct {
+	Digest     schemas.Digest    `json:"digest"`
+	ID         string            `json:"id"`
+	Experiment string            `json:"experiment"`
+	Status     schemas.RunStatus `json:"status"`
+	Created    time.Time         `json:"created"`
+	Sequence   int64             `json:"sequence"` // order of sealing in its store
+	Tags       []string          `json:"tags"`
+	Size       int64             `json:"manifest_bytes"`
+}
+
+// parseIndex reads an index.json. Manifests that are no runs of ours are allowed.
+func parseIndex(b []byte) (v1.IndexManifest, error) {
+	var x v1.IndexManifest
+	if err := json.Unmarshal(b, &x); err != nil {
+		return x, fmt.Errorf("index.json: %w", err)
+	}
+	if x.SchemaVersion != 2 {
+		return x, fmt.Errorf("index.json: schemaVersion is %d, want 2", x.SchemaVersion)
+	}
+	for _, d := range x.Manifests {
+		if d.ArtifactType == ArtifactType && !schemas.Digest(d.Digest.String()).Valid() {
+			return x, fmt.Errorf("index.json: %q is no digest", d.Digest.String())
+		}
+	}
+	return x, nil
+}
+
+func (l *Layout) readIndex() (v1.IndexManifest, error) {
+	b, err := readAll(l.src, indexName, maxIndexBytes)
+	if err != nil {
+		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w", l.name, err)
+	}
+	x, err := parseIndex(b)
+	if err != nil {
+		return x, fmt.Errorf("read index of %s: %w", l.name, err)
+	}
+	return x, nil
+}
+
+// Runs lists the sealed runs, oldest first.
+func (l *Layout) Runs(_ context.Context) ([]RunInfo, error) {
+	x, err := l.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	return runsOf(x), nil
+}
+
+func runsOf(x v1.IndexManifest) []RunInfo {
+	at := map[schemas.Digest]int{}
+	var out []RunInfo
+	for _, d := range x.Manifests {
+		if d.ArtifactType != ArtifactType {
+			continue
+		}
+		digest := schemas.Digest(d.Digest.String())
+		i, ok := at[digest]
+		if !ok {
+			i = len(out)
+			at[digest] = i
+			a := d.Annotations
+			created, _ := time.Parse(time.RFC3339Nano, a[annotationCreated])
+			seq, _ := strconv.ParseInt(a[annotationSequence], 10, 64)
+			out = append(out, RunInfo{Digest: digest, ID: a[annotationRun], Experiment: a[annotationExperiment],
+				Status: schemas.RunStatus(a[annotationStatus]), Created: created, Sequence: seq, Tags: []string{}, Size: d.Size})
+		}
+		if tag := d.Annotations[annotationTag]; tag != "" {
+			out[i].Tags = append(out[i].Tags, tag)
+		}
+	}
+	for i := range out {
+		sort.Strings(out[i].Tags)
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		if out[i].Sequence != out[j].Sequence {
+			return out[i].Sequence < out[j].Sequence
+		}
+		return out[i].Created.Before(out[j].Created)
+	})
+	return out
+}
+
+// sealedRuns holds the ids of the runs in the index.
+func (s *Store) sealedRuns() (map[string]bool, error) {
+	runs, err := s.Runs(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]bool, len(runs))
+	for _, r := range runs {
+		m[r.ID] = true
+	}
+	return m, nil
+}
+
+// updateIndex replaces index.json by what change makes of it, under the lock
+// that all processes of this host share.
+func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
+	unlock, err := durable.Lock(s.path("assay/index.lock"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }()
+	x, err := s.readIndex()
+	if err != nil {
+		return err
+	}
+	if err := change(&x); err != nil {
+		return err
+	}
+	sortIndex(x.Manifests)
+	x.MediaType = types.OCIImageIndex
+	b, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxIndexBytes {
+		return fmt.Errorf("index.json would have %d bytes, more than the limit of %d", len(b), maxIndexBytes)
+	}
+	return durable.WriteFile(s.path(indexName), b, 0o644)
+}
+
+// sortIndex orders by sequence, then untagged before tags by name. Manifests of
+// others come first, in their order.
+func sortIndex(list []v1.Descriptor) {
+	seq := func(d v1.Descriptor) int64 {
+		n, _ := strconv.ParseInt(d.Annotations[annotationSequence], 10, 64)
+		return n
+	}
+	sort.SliceStable(list, func(i, j int) bool {
+		a, b := list[i], list[j]
+		if seq(a) != seq(b) {
+			return seq(a) < seq(b)
+		}
+		return seq(a) > 0 && a.Annotations[annotationTag] < b.Annotations[annotationTag]
+	})
+}
+
+// addRun puts a run's descriptor into the index, once, with the next sequence
+// number, and its tag.
+func addRun(x *v1.IndexManifest, d v1.Descriptor, tag string) error {
+	var last int64
+	for _, have := range x.Manifests {
+		if have.Digest == d.Digest && have.ArtifactType == ArtifactType {
+			return setTag(x, tag, d.Digest)
+		}
+		n, _ := strconv.ParseInt(have.Annotations[annotationSequence], 10, 64)
+		last = max(last, n)
+	}
+	d.Annotations[annotationSequence] = strconv.FormatInt(last+1, 10)
+	x.Manifests = append(x.Manifests, d)
+	return setTag(x, tag, d.Digest)
+}
+
+// setTag makes tag name the run, and no other. "" does nothing.
+func setTag(x *v1.IndexManifest, tag string, run v1.Hash) error {
+	if tag == "" {
+		return nil
+	}
+	var tagged *v1.Descriptor
+	kept := x.Manifests[:0:0]
+	for _, d := range x.Manifests {
+		if d.Digest == run && d.ArtifactType == ArtifactType && tagged == nil {
+			c := *d.DeepCopy()
+			if c.Annotations == nil {
+				c.Annotations = map[string]string{}
+			}
+			c.Annotations[annotationTag] = tag
+			tagged = &c
+		}
+		switch {
+		case d.Annotations[annotationTag] != tag:
+			kept = append(kept, d)
+		case d.ArtifactType != ArtifactType:
+			return fmt.Errorf("the name belongs to manifest %s, which is no run", d.Digest)
+		}
+	}
+	if tagged == nil {
+		return fmt.Errorf("run %s: %w", run, fs.ErrNotExist)
+	}
+	x.Manifests = append(kept, *tagged)
+	return nil
+}
+
+// CheckTag says whether name can be a tag.
+func CheckTag(name string) error {
+	if !tagGrammar.MatchString(name) {
+		return fmt.Errorf("tag %q: want letters, digits, '_', '.' and '-', at most 128, not beginning with '.' or '-'", name)
+	}
+	if name == latest {
+		return errors.New("tag \"latest\" always means the last sealed run and cannot be set")
+	}
+	return nil
+}
+
+// Tag makes name a tag of the run; it leaves the run that had it before.
+func (s *Store) Tag(_ context.Context, name string, run schemas.Digest) error {
+	if err := CheckTag(name); err != nil {
+		return err
+	}
+	h, err := v1.NewHash(string(run))
+	if err != nil {
+		return fmt.Errorf("tag %s: %w", name, err)
+	}
+	if err := s.updateIndex(func(x *v1.IndexManifest) error { return setTag(x, name, h) }); err != nil {
+		return fmt.Errorf("tag %s: %w", name, err)
+	}
+	return nil
+}
+
+// Untag removes a tag; the run stays.
+func (s *Store) Untag(_ context.Context, name string) error {
+	err := s.updateIndex(func(x *v1.IndexManifest) error {
+		return removeTag(x, name)
+	})
+	if err != nil {
+		return fmt.Errorf("untag %s: %w", name, err)
+	}
+	return nil
+}
+
+// removeTag drops the tag's descriptor, or only its name when the run has no
+// other descriptor.
+func removeTag(x *v1.IndexManifest, name string) error {
+	count := map[v1.Hash]int{}
+	for _, d := range x.Manifests {
+		count[d.Digest]++
+	}
+	for i, d := range x.Manifests {
+		if name == "" || d.Annotations[annotationTag] != name || d.ArtifactType != ArtifactType {
+			continue
+		}
+		if count[d.Digest] > 1 {
+			x.Manifests = append(x.Manifests[:i], x.Manifests[i+1:]...)
+		} else {
+			delete(d.Annotations, annotationTag)
+		}
+		return nil
+	}
+	return fs.ErrNotExist
+}

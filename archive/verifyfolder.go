@@ -1,0 +1,130 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"assay/schemas"
+)
+
+// folder verifies an extracted run: its documents against its manifest, its
+// files against the file list.
+func (v *verifier) folder(ctx context.Context, dir string) error {
+	v.place = dir
+	raw, err := readLimited(filepath.Join(dir, nameManifest), maxManifestBytes)
+	if err == nil && schemas.DigestOf(raw) != v.digest {
+		err = &CorruptError{Blob: v.digest, Path: nameManifest, Err: fmt.Errorf("the file hashes to %s", schemas.DigestOf(raw))}
+	}
+	if !v.head(raw, err) {
+		return ctx.Err()
+	}
+	v.doc = func(d schemas.Digest, title string) ([]byte, error) {
+		b, err := readLimited(filepath.Join(dir, filepath.FromSlash(title)), maxDocBytes)
+		if err != nil {
+			return nil, err
+		}
+		if got := schemas.DigestOf(b); got != d {
+			return nil, &CorruptError{Blob: d, Path: title, Err: fmt.Errorf("the file hashes to %s", got)}
+		}
+		return b, nil
+	}
+	v.documents()
+	if v.files == nil {
+		return ctx.Err()
+	}
+	return v.extracted(ctx, dir)
+}
+
+// extracted compares a folder's files with the file list.
+func (v *verifier) extracted(ctx context.Context, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	found, err := scan(ctx, dir, root)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v.fault(err, schemas.Finding{ID: "archive.extracted", Subject: dir})
+		return nil
+	}
+	src := &treeSource{dir: dir, root: root, found: found}
+	at := map[string]int{}
+	for i, f := range found {
+		at[f.entry.Path] = i
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	listed := map[string]bool{}
+	for _, e := range v.files.Entries {
+		listed[e.Path] = true
+		i, ok := at[e.Path]
+		if !ok {
+			v.fileFault(e, "archive.blob-missing", "it is in the file list and not in the folder")
+			continue
+		}
+		group.Go(func() error { return v.extractedEntry(gctx, src, i, e) })
+	}
+	for _, f := range found {
+		if p := f.entry.Path; !listed[p] && !isRunDocument(p) {
+			v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
+				Message: "it is in the folder and is no part of the run"})
+		}
+	}
+	return group.Wait()
+}
+
+func isRunDocument(p string) bool {
+	top, _, _ := strings.Cut(p, "/")
+	return reservedTop(top)
+}
+
+func (v *verifier) fileFault(e schemas.TreeEntry, id, format string, args ...any) {
+	stage, trial := v.owner(e.Path)
+	f := schemas.Finding{ID: id, Subject: e.Path, Message: fmt.Sprintf(format, args...), Stage: stage, Trial: trial, Path: e.Path,
+		Remedy: "extract the run anew"}
+	if len(e.Parts) > 0 {
+		f.Blob = e.Parts[0].Blob
+	}
+	v.add(f)
+}
+
+func (v *verifier) extractedEntry(ctx context.Context, src *treeSource, i int, want schemas.TreeEntry) error {
+	got := src.found[i].entry
+	got.Digest, got.Parts = want.Digest, nil
+	want.Parts = nil
+	if !sameEntry(got, want) {
+		v.fileFault(want, "archive.file", "kind, size, executable bit or link target differ: %s of %d bytes, executable %t, want %s of %d bytes, executable %t",
+			got.Kind, got.Size, got.Executable, want.Kind, want.Size, want.Executable)
+		return nil
+	}
+	if want.Kind != schemas.EntryFile {
+		return nil
+	}
+	f, err := src.openFile(i)
+	if err != nil {
+		v.fault(err, schemas.Finding{ID: "archive.file", Subject: want.Path, Path: want.Path})
+		return nil
+	}
+	defer f.Close()
+	h := newHashReader(ctx, f)
+	if _, err := h.drain(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		v.fault(err, schemas.Finding{ID: "archive.file", Subject: want.Path, Path: want.Path})
+		return nil
+	}
+	v.count(h.n)
+	if h.digest() != want.Digest {
+		v.fileFault(want, "archive.file", "its content hashes to %s, want %s", h.digest(), want.Digest)
+	}
+	return nil
+}
