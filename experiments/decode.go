@@ -32,7 +32,7 @@ func decodeTOML(p *problems, data []byte) map[string]any {
 		p.add(invalidUTF8(text), "", "the file is not UTF-8")
 		return nil
 	}
-	pos, err := scan(text)
+	pos, duplicates, err := scan(text)
 	if limit := (*limitError)(nil); errors.As(err, &limit) {
 		p.add(limit.where, "", "%s", limit.message)
 		return nil
@@ -40,6 +40,10 @@ func decodeTOML(p *problems, data []byte) map[string]any {
 	tree, err := parseTOML(text)
 	if err != nil {
 		where, message := tomlFault(text, err)
+		if len(duplicates) > 0 && strings.Contains(message, "already been defined") {
+			d := duplicates[0]
+			where, message = d.second, fmt.Sprintf("%s, at %d:%d", message, d.first.Line, d.first.Column)
+		}
 		p.add(where, "", "%s", message)
 		return nil
 	}

@@ -23,7 +23,7 @@ func (p Positions) value(pointer string) Position {
 		}
 		i := strings.LastIndexByte(pointer, '/')
 		if i < 0 {
-			return p.top()
+			return Position{}
 		}
 		pointer = pointer[:i]
 	}
@@ -36,16 +36,8 @@ func (p Positions) key(pointer string) Position {
 		}
 		i := strings.LastIndexByte(pointer, '/')
 		if i < 0 {
-			return p.top()
+			return Position{}
 		}
 		pointer = pointer[:i]
 	}
-}
-
-// top is where a fault of the whole file is reported, if the file has lines.
-func (p Positions) top() Position {
-	if len(p) == 0 {
-		return Position{}
-	}
-	return Position{Line: 1, Column: 1}
 }

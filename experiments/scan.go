@@ -26,11 +26,12 @@ func (e *limitError) Error() string { return e.message }
 // no positions of keys, so this reads the same text beside it. It judges nothing:
 // on text that is not TOML it stops, and the library says what is wrong. The
 // error is a *limitError.
-func scan(text string) (Positions, error) {
+func scan(text string) (Positions, []duplicate, error) {
 	if n := strings.Count(text, "[") + strings.Count(text, "{"); n > maxBrackets {
-		return nil, &limitError{Position{1, 1}, fmt.Sprintf("%d brackets: an experiment file may have %d", n, maxBrackets)}
+		return nil, nil, &limitError{Position{1, 1}, fmt.Sprintf("%d brackets: an experiment file may have %d", n, maxBrackets)}
 	}
-	s := &scanner{text: text, line: 1, marks: Positions{}, arrays: map[string]int{}}
+	s := &scanner{text: text, line: 1, marks: Positions{"": {Position{1, 1}, Position{1, 1}}},
+		arrays: map[string]int{}, valued: map[string]bool{}}
 	for s.blank(); s.i < len(text) && !s.stopped; s.blank() {
 		before := s.i
 		if s.text[s.i] == '[' {
@@ -43,9 +44,9 @@ func scan(text string) (Positions, error) {
 		}
 	}
 	if s.limit != nil {
-		return nil, s.limit
+		return nil, nil, s.limit
 	}
-	return s.marks, nil
+	return s.marks, s.duplicates, nil
 }
 
 type scanner struct {
@@ -55,11 +56,17 @@ type scanner struct {
 	counted int // up to where column has been counted on this line
 	column  int
 	marks   Positions
-	arrays  map[string]int // pointer of an array of tables -> elements so far
-	table   string         // pointer of the table the last header opened
+	arrays  map[string]int  // pointer of an array of tables -> elements so far
+	valued  map[string]bool // pointers that were given a value
+	table   string          // pointer of the table the last header opened
 	stopped bool
 	limit   *limitError
+
+	duplicates []duplicate
 }
+
+// duplicate is a key that was given a value twice.
+type duplicate struct{ first, second Position }
 
 func (s *scanner) stop() { s.stopped = true }
 
@@ -204,6 +211,10 @@ func (s *scanner) keyValue(base string, depth int) {
 	}
 	s.spaces()
 	pointer := s.place(base, parts)
+	if s.valued[pointer] {
+		s.duplicates = append(s.duplicates, duplicate{s.marks[pointer].Key, parts[len(parts)-1].at})
+	}
+	s.valued[pointer] = true
 	s.marks[pointer] = Mark{Key: parts[len(parts)-1].at, Value: s.here()}
 	s.value(pointer, depth)
 }

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,13 +11,14 @@ import (
 
 func TestShippedExperimentsLoad(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
 	want := []string{"aegaeon/replay", "quickstart"}
 	if got := Shipped(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
 		t.Fatalf("shipped: %v, want %v", got, want)
 	}
 	for _, name := range want {
 		for _, form := range []string{name, name + ".toml", "experiments/" + name + ".toml"} {
-			l, err := Load(form+"", Options{Machine: "none", Cwd: t.TempDir()})
+			l, err := Load(form, Options{Machine: "none"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,6 +38,7 @@ func TestShippedExperimentsLoad(t *testing.T) {
 
 func TestShippedPathsAreFiles(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
 	l, err := Load("aegaeon/replay.toml", Options{Machine: "none"})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +51,7 @@ func TestShippedPathsAreFiles(t *testing.T) {
 		t.Errorf("effective path %q", got)
 	}
 	// A spoilt copy in the cache is replaced, not used.
-	if err := writeOver(l.ParamPaths["workload"]); err != nil {
+	if err := os.WriteFile(l.ParamPaths["workload"], []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Load("aegaeon/replay", Options{Machine: "none"})

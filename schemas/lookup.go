@@ -110,7 +110,7 @@ func copyValue(v any) any {
 // Nearest returns the candidate that is most like name, or "" when none is near
 // enough to be meant.
 func Nearest(name string, candidates []string) string {
-	limit := 1 + len(name)/3
+	limit := min(max(1, (len(name)+1)/3), len(name)-1)
 	best, found := limit+1, ""
 	for _, c := range candidates {
 		if d := editDistance(name, c, limit); d < best {

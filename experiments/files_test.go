@@ -1,5 +1,0 @@
-package experiments
-
-import "os"
-
-func writeOver(path string) error { return os.WriteFile(path, []byte("damaged"), 0o644) }

@@ -1,0 +1,116 @@
+package experiments
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const machineText = `schema = "assay/machine/v1"
+[values]
+models = "/models"
+gpu = "0"
+[secrets]
+k = "env:ASSAY_TEST_SECRET"
+f = "file:key.txt"
+[service.e.env]
+TOKEN = "Bearer ${secret.k}"
+`
+
+func machineDir(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, MachineFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestMachineFile(t *testing.T) {
+	dir := machineDir(t, machineText)
+	if err := os.WriteFile(filepath.Join(dir, "key.txt"), []byte("from a file\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Parse("t.toml", []byte(full), Options{MachineDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := l.Machine
+	if d := cmp.Diff(map[string]string{"models": "/models", "gpu": "0"}, m.Values); d != "" {
+		t.Error(d)
+	}
+	if m.Env["e"]["TOKEN"] != "Bearer ${secret.k}" {
+		t.Errorf("env %v", m.Env)
+	}
+	if _, err := m.Secret("k"); err == nil || !strings.Contains(err.Error(), "ASSAY_TEST_SECRET is not set") {
+		t.Errorf("an unset variable: %v", err)
+	}
+	t.Setenv("ASSAY_TEST_SECRET", "hunter2")
+	s, err := m.Secret("k")
+	if err != nil || s.Reveal() != "hunter2" {
+		t.Fatalf("secret %q, %v", s.Reveal(), err)
+	}
+	b, err := json.Marshal(map[string]any{"s": s})
+	printed := fmt.Sprintf("%v %+v %#v %s %q %s", s, s, s, s, s, b)
+	if err != nil || strings.Contains(printed, "hunter2") {
+		t.Errorf("a secret was printed: %s, %v", printed, err)
+	}
+	if s, err := m.Secret("f"); err != nil || s.Reveal() != "from a file" {
+		t.Errorf("from a file: %q, %v", s.Reveal(), err)
+	}
+	if _, err := m.Secret("z"); err == nil {
+		t.Error("an unknown secret was found")
+	}
+}
+
+func TestMachineFileFaults(t *testing.T) {
+	schema := "schema = \"assay/machine/v1\"\n"
+	for text, want := range map[string]string{
+		"":                                    "1:1: missing key \"schema\": format of this file",
+		schema + "[value]\n":                  `2:2: unknown key "value" (did you mean "values"?)`,
+		schema + "[secrets]\nk = \"hunter2\"": `3:5: secrets: k: want "env:VARIABLE" or "file:PATH", not the secret itself`,
+		schema + "[service.e]\nenv = { A = \"${secret.k}\" }": `3:13: env: there is no secret "k" in [secrets]`,
+		schema + "[service.e]\nenv = { A = \"${param.k}\" }":  `3:13: env: ${param.k}: the machine file refers to secrets only`,
+		schema + "[values]\na = \"${secret.k}\"":              `3:5: no ${...} is expanded here`,
+		schema + "[values]\na = 1":                            `3:5: values: want a string, got a number`,
+	} {
+		file := filepath.Join(machineDir(t, text), MachineFile)
+		_, err := LoadMachine(file)
+		if err == nil || err.Error() != file+":"+want {
+			t.Errorf("%q:\n got %v\nwant FILE:%s", text, err, want)
+		}
+	}
+}
+
+func TestMachineNamesAreChecked(t *testing.T) {
+	dir := machineDir(t, "schema = \"assay/machine/v1\"\n[values]\nmodel = \"/m\"\n")
+	_, err := Parse("t.toml", []byte(full), Options{MachineDir: dir})
+	file := filepath.Join(dir, MachineFile)
+	want := `t.toml:16:14: checkpoint: there is no machine value "models" in [values] of ` + file + ` (did you mean "model"?)
+t.toml:19:12: devices: there is no machine value "gpu" in [values] of ` + file + `
+t.toml:37:13: env: there is no secret "k" in [secrets] of ` + file
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if _, err := Parse("t.toml", []byte(full), Options{Machine: "missing.toml", Cwd: dir}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a named machine file that is missing: %v", err)
+	}
+}
+
+func TestMachineValuesInPathParameters(t *testing.T) {
+	text := strings.Replace(full, `"in.csv"`, `"${machine.models}/in.csv"`, 1)
+	l, err := Parse("t.toml", []byte(text), Options{MachineDir: machineDir(t, machineText)})
+	if err != nil || l.ParamPaths["data"] != "/models/in.csv" {
+		t.Errorf("%v %v", l, err)
+	}
+	l, err = Parse("t.toml", []byte(text), Options{Machine: "none"})
+	if err != nil || len(l.ParamPaths) != 0 {
+		t.Errorf("without a machine file: %v", err)
+	}
+}
