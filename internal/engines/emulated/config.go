@@ -1,0 +1,226 @@
+package emulated
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"assay/schemas"
+)
+
+// Engine is the name of this engine in experiments.
+const Engine = "emulated"
+
+// Name is how every answer says where it comes from: the Server header and the
+// owner of every model.
+const Name = "assay-emulated"
+
+// maxConfigBytes bounds a configuration file.
+const maxConfigBytes = 4 << 20
+
+// Config is what the engine serves and how fast. Its JSON form is a service's
+// keys of engine "emulated" in an experiment.
+type Config struct {
+	Models         []Model `json:"models"`
+	TimeScale      float64 `json:"time_scale"`
+	Seed           uint64  `json:"seed"`
+	TokensPerChunk int     `json:"tokens_per_chunk"`
+	Fault          *Fault  `json:"fault,omitempty"`
+}
+
+// Model is one model and its latencies before TimeScale.
+type Model struct {
+	Name            string           `json:"name"`
+	PrefillBase     schemas.Duration `json:"prefill_base"`
+	PrefillPerToken schemas.Duration `json:"prefill_per_token"`
+	DecodePerToken  schemas.Duration `json:"decode_per_token"`
+	Jitter          float64          `json:"jitter"`
+	MaxModelLen     int              `json:"max_model_len"`
+}
+
+// Fault is misbehaviour on purpose.
+type Fault struct {
+	Kind          string           `json:"kind"`
+	AfterRequests int              `json:"after_requests"`
+	AfterTokens   int              `json:"after_tokens"`
+	Delay         schemas.Duration `json:"delay"`
+}
+
+// ParseConfig reads a configuration and fills in defaults. Keys, types, limits
+// and defaults are those that schemas.Engines describes; anything else is an
+// error that names the key.
+func ParseConfig(b []byte) (Config, error) {
+	if len(b) > maxConfigBytes {
+		return Config{}, fmt.Errorf("emulated config: %d bytes, more than %d", len(b), maxConfigBytes)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	var raw map[string]any
+	if err := dec.Decode(&raw); err != nil {
+		return Config{}, fmt.Errorf("emulated config: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("emulated config: something follows the JSON object")
+	}
+	return FromMap(raw)
+}
+
+// FromMap is ParseConfig for a configuration that is parsed already. Keys that
+// concern the process and not its answers (port, ready_timeout, stop_grace) are
+// accepted and left to whoever starts it.
+func FromMap(raw map[string]any) (Config, error) {
+	plain, err := schemas.Normalize(raw)
+	if err != nil {
+		return Config{}, fmt.Errorf("emulated config: %w", err)
+	}
+	table, _ := plain.(map[string]any)
+	filled, err := fill(table, fields(), "")
+	if err != nil {
+		return Config{}, fmt.Errorf("emulated config: %w", err)
+	}
+	b, err := json.Marshal(filled)
+	if err != nil {
+		return Config{}, fmt.Errorf("emulated config: %w", err)
+	}
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return Config{}, fmt.Errorf("emulated config: %w", err)
+	}
+	return c, c.check()
+}
+
+// check is what the field descriptions cannot say.
+func (c Config) check() error {
+	if len(c.Models) == 0 {
+		return errors.New("emulated config: models: name at least one")
+	}
+	seen := map[string]bool{}
+	for i, m := range c.Models {
+		switch {
+		case m.Name == "" || strings.ContainsAny(m.Name, "\r\n\x00"):
+			return fmt.Errorf("emulated config: models[%d].name: %q is no name", i, m.Name)
+		case seen[m.Name]:
+			return fmt.Errorf("emulated config: models[%d].name: %q is there twice", i, m.Name)
+		}
+		seen[m.Name] = true
+	}
+	return nil
+}
+
+func fields() []schemas.Field {
+	for _, e := range schemas.Engines() {
+		if e.Name == Engine {
+			return e.Fields
+		}
+	}
+	return nil
+}
+
+// fill checks table against its fields and returns it with defaults filled in.
+func fill(table map[string]any, fields []schemas.Field, at string) (map[string]any, error) {
+	out := map[string]any{}
+	known := make([]string, 0, len(fields))
+	for _, f := range fields {
+		known = append(known, f.Name)
+		v, ok := table[f.Name]
+		if !ok || v == nil {
+			if f.Required {
+				return nil, fmt.Errorf("%s%s: is missing", at, f.Name)
+			}
+			if f.Default != nil {
+				out[f.Name] = f.Default
+			}
+			continue
+		}
+		filled, err := fillValue(v, f, at+f.Name)
+		if err != nil {
+			return nil, err
+		}
+		out[f.Name] = filled
+	}
+	names := make([]string, 0, len(table))
+	for name := range table {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%s%s: unknown key; there are: %s", at, name, strings.Join(known, ", "))
+		}
+	}
+	return out, nil
+}
+
+func fillValue(v any, f schemas.Field, at string) (any, error) {
+	switch f.Type {
+	case schemas.TypeTable:
+		t, ok := v.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: want a table", at)
+		}
+		return fill(t, f.Fields, at+".")
+	case schemas.TypeTableList:
+		return fillList(v, f, at)
+	case schemas.TypeInt, schemas.TypeFloat, schemas.TypePort:
+		return number(v, f, at)
+	case schemas.TypeDuration:
+		s, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s: want a duration with its unit, like \"20ms\"", at)
+		}
+		if _, err := schemas.ParseDuration(s); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+		return s, nil
+	}
+	s, ok := v.(string)
+	if !ok {
+		return nil, fmt.Errorf("%s: want a string", at)
+	}
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, s) {
+		return nil, fmt.Errorf("%s: %q is none of %s", at, s, strings.Join(f.Enum, ", "))
+	}
+	return s, nil
+}
+
+func fillList(v any, f schemas.Field, at string) (any, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: want a list of tables", at)
+	}
+	out := make([]any, len(list))
+	for i, e := range list {
+		t, ok := e.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s[%d]: want a table", at, i)
+		}
+		filled, err := fill(t, f.Fields, fmt.Sprintf("%s[%d].", at, i))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = filled
+	}
+	return out, nil
+}
+
+func number(v any, f schemas.Field, at string) (any, error) {
+	n, ok := v.(float64)
+	if !ok || math.IsNaN(n) || math.IsInf(n, 0) {
+		return nil, fmt.Errorf("%s: want a number", at)
+	}
+	if f.Type != schemas.TypeFloat && (n != math.Trunc(n) || math.Abs(n) > 1<<53) {
+		return nil, fmt.Errorf("%s: want a whole number", at)
+	}
+	if f.Min != nil && n < *f.Min || f.Max != nil && n > *f.Max {
+		return nil, fmt.Errorf("%s: %v is out of range", at, n)
+	}
+	if f.Type != schemas.TypeFloat {
+		return int64(n), nil
+	}
+	return n, nil
+}

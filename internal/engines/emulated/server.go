@@ -1,0 +1,197 @@
+package emulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// shutdownLimit is how long requests may go on once the server is to stop.
+const shutdownLimit = 2 * time.Second
+
+// Options say where a server listens and what it writes.
+type Options struct {
+	// Listen is a loopback address, "127.0.0.1:0" for any free port. It is not
+	// used when Listener is set.
+	Listen   string
+	Listener net.Listener
+	// EmissionLog is a file to append emissions to, "" for none.
+	EmissionLog string
+	// Log takes one line when the server listens, and what goes wrong.
+	Log io.Writer
+	// Ready is called with the address once connections are accepted.
+	Ready func(addr string)
+	// Die ends the process for the fault "die". By default it is killed.
+	Die func()
+}
+
+// server is one running engine.
+type server struct {
+	config  Config
+	opts    Options
+	models  map[string]Model
+	log     *emissionLog
+	started time.Time
+	seen    atomic.Int64 // generation requests that arrived
+	http    *http.Server
+	refuse   sync.Once
+	listener net.Listener
+}
+
+// Serve serves c until ctx ends, lets running requests go on for two seconds,
+// completes the emission log and returns nil. A caller that wants SIGTERM to stop
+// it ties ctx to that signal.
+func Serve(ctx context.Context, c Config, opts Options) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if opts.Log == nil {
+		opts.Log = io.Discard
+	}
+	if opts.Die == nil {
+		opts.Die = killSelf
+	}
+	if c.Fault != nil && c.Fault.Kind == faultSlowStart && !waitUntil(ctx, time.Now().Add(c.Fault.Delay.Std())) {
+		return nil
+	}
+	ln, err := listen(opts)
+	if err != nil {
+		return err
+	}
+	emissions, err := openEmissions(opts.EmissionLog, c)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	s := &server{config: c, opts: opts, models: map[string]Model{}, log: emissions, started: time.Now(), listener: ln}
+	for _, m := range c.Models {
+		s.models[m.Name] = m
+	}
+	err = s.run(ctx)
+	return errors.Join(err, emissions.close())
+}
+
+func listen(opts Options) (net.Listener, error) {
+	if opts.Listener != nil {
+		return opts.Listener, nil
+	}
+	host, _, err := net.SplitHostPort(opts.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: want HOST:PORT like 127.0.0.1:0: %w", opts.Listen, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("listen on %q: an emulated engine serves this machine only; use 127.0.0.1", opts.Listen)
+	}
+	ln, err := net.Listen("tcp", opts.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return ln, nil
+}
+
+// run accepts requests until ctx ends. A closed listener alone does not end it:
+// that is the fault "refuse".
+func (s *server) run(ctx context.Context) error {
+	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          log.New(s.opts.Log, "", log.LstdFlags|log.LUTC),
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	fmt.Fprintf(s.opts.Log, "%s listening on http://%s models %s\n", Name, s.listener.Addr(), strings.Join(s.names(), ","))
+	if s.opts.Ready != nil {
+		s.opts.Ready(s.listener.Addr().String())
+	}
+	var serveErr error
+	select {
+	case <-ctx.Done():
+	case serveErr = <-served:
+		if errors.Is(serveErr, net.ErrClosed) { // refuse: connections that are open go on
+			serveErr = nil
+			<-ctx.Done()
+		}
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cancel()
+	if s.http.Shutdown(limit) != nil {
+		stop(errShutdown) // streams end themselves and log it
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+		defer cancel()
+		if s.http.Shutdown(last) != nil {
+			s.http.Close() // a client that does not read holds up the rest
+		}
+	}
+	if serveErr != nil {
+		return fmt.Errorf("serve: %w", serveErr)
+	}
+	return nil
+}
+
+func (s *server) names() []string {
+	out := make([]string, len(s.config.Models))
+	for i, m := range s.config.Models {
+		out[i] = m.Name
+	}
+	return out
+}
+
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "engine": Name, "pid": os.Getpid()})
+	})
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		data := make([]any, len(s.config.Models))
+		for i, m := range s.config.Models {
+			data[i] = s.describe(m)
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
+	})
+	mux.HandleFunc("GET /v1/models/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		m, ok := s.models[r.PathValue("name")]
+		if !ok {
+			writeError(w, badRequest("model", "the model does not exist").withCode(http.StatusNotFound, "model_not_found"))
+			return
+		}
+		writeJSON(w, http.StatusOK, s.describe(m))
+	})
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) })
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", Name)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) describe(m Model) any {
+	return map[string]any{"id": m.Name, "object": "model", "created": s.started.Unix(), "owned_by": Name, "max_model_len": m.MaxModelLen}
+}
+
+// waitUntil returns at t, or false when ctx ends first.
+func waitUntil(ctx context.Context, t time.Time) bool {
+	d := time.Until(t)
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
