@@ -62,7 +62,8 @@ type Options struct {
 	// is not_sent, what is in flight is given a moment to fail by itself.
 	ServiceDone <-chan struct{}
 
-	// Requests and Progress are for Run only.
+	// Requests and Progress are for Run only. Progress is called a few times a
+	// second, from the goroutine that calls sink.
 	Requests []Request
 	Progress func(Progress)
 }

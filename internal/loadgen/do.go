@@ -186,7 +186,6 @@ func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, idle 
 			s.end(now, framed(resp))
 			return nil
 		case err != nil:
-			s.end(now, false)
 			return classify(ctx, err, true, "reading the stream")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"assay/schemas"
@@ -23,6 +24,8 @@ const (
 	// serviceGrace is how long requests in flight have to fail by themselves
 	// after the service is gone.
 	serviceGrace = 2 * time.Second
+
+	progressEvery = 200 * time.Millisecond
 )
 
 // prepared is a request whose body is built.
@@ -47,7 +50,7 @@ func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) err
 		return err
 	}
 	defer c.Close()
-	r := &run{client: c, sink: sink, records: make(chan schemas.RequestRecord, 64), progress: Progress{Total: len(opts.Requests)}}
+	r := &run{client: c, sink: sink, records: make(chan schemas.RequestRecord, 64)}
 	r.requests = slices.Clone(opts.Requests)
 	slices.SortStableFunc(r.requests, func(a, b Request) int { return int(min(max(a.AtNs-b.AtNs, -1), 1)) })
 	if err := checkRequests(r.requests); err != nil {
@@ -76,9 +79,7 @@ type run struct {
 	sink     func(schemas.RequestRecord) error
 	records  chan schemas.RequestRecord
 	flight   sync.WaitGroup
-
-	mu       sync.Mutex
-	progress Progress
+	sent     atomic.Int64
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -124,32 +125,39 @@ func (r *run) watchService(ended <-chan struct{}, stopSending, stop context.Canc
 	}
 }
 
-// collect hands the records on. After an error of sink it only drains.
+// collect hands the records on and tells the progress. After an error of sink it
+// only drains.
 func (r *run) collect(stop func()) error {
-	var err error
-	for rec := range r.records {
-		r.count(func(p *Progress) {
-			p.Done++
-			if rec.Outcome != schemas.OutcomeOK {
-				p.Failed++
-			}
-		})
-		if err != nil {
-			continue
-		}
-		if err = r.sink(rec); err != nil {
-			stop()
+	progress := Progress{Total: len(r.requests)}
+	tell := func() {
+		if r.client.opts.Progress != nil {
+			progress.Sent = int(r.sent.Load())
+			r.client.opts.Progress(progress)
 		}
 	}
-	return err
-}
-
-func (r *run) count(change func(*Progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.progress)
-	if r.client.opts.Progress != nil {
-		r.client.opts.Progress(r.progress)
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	var err error
+	for {
+		select {
+		case <-tick.C:
+			tell()
+		case rec, more := <-r.records:
+			if !more {
+				tell()
+				return err
+			}
+			progress.Done++
+			if rec.Outcome != schemas.OutcomeOK {
+				progress.Failed++
+			}
+			if err != nil {
+				continue
+			}
+			if err = r.sink(rec); err != nil {
+				stop()
+			}
+		}
 	}
 }
 
@@ -172,7 +180,7 @@ func (r *run) dispatch(sending, flight context.Context) {
 			r.client.send(flight, &rec, p.body)
 			r.records <- rec
 		})
-		r.count(func(pr *Progress) { pr.Sent++ })
+		r.sent.Add(1)
 	}
 	for range ready { // the builder ends by itself, its context has
 	}

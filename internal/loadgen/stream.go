@@ -9,7 +9,7 @@ import (
 )
 
 // maxTokens is more than any true answer has.
-const maxTokens = 100_000_000
+const maxTokens = 10_000_000
 
 // fault is what ends a request without success.
 type fault struct {

@@ -21,21 +21,26 @@ type ChunkTokens struct {
 
 // TokensPerChunk gives each chunk its tokens. Where the service tells the counts
 // they stand; tokens of the total that no chunk carried arrive with the last one.
-// Otherwise the total is spread evenly, the first chunk rounded up, since an
-// event that carries output carries at least part of a token.
+// Otherwise, or when the told counts exceed the total, the total is spread evenly,
+// the first chunk rounded up, since an event that carries output carries at least
+// part of a token.
 func TokensPerChunk(r *schemas.RequestRecord) ChunkTokens {
 	c := len(r.Chunks)
 	if c == 0 {
 		return ChunkTokens{Source: TokensNone}
 	}
+	counts, sum, allTold := told(r.Chunks)
 	n := c
-	if r.OutputTokens != nil && *r.OutputTokens > 0 {
+	switch {
+	case r.OutputTokens != nil && *r.OutputTokens > 0:
 		n = *r.OutputTokens
+	case allTold:
+		n = sum
 	}
-	if t, ok := told(r.Chunks, n); ok {
-		return t
+	if allTold && sum <= n && counts[0] > 0 {
+		counts[c-1] += n - sum
+		return ChunkTokens{Counts: counts, Total: n, Source: TokensTold, Disagree: sum != n}
 	}
-	counts := make([]int, c)
 	for i := range counts {
 		counts[i] = ceilDiv((i+1)*n, c) - ceilDiv(i*n, c)
 	}
@@ -43,24 +48,21 @@ func TokensPerChunk(r *schemas.RequestRecord) ChunkTokens {
 	if n == c {
 		source = TokensOnePer
 	}
-	return ChunkTokens{Counts: counts, Total: n, Source: source}
+	return ChunkTokens{Counts: counts, Total: n, Source: source, Disagree: allTold && sum != n}
 }
 
-func told(chunks []schemas.Chunk, n int) (ChunkTokens, bool) {
-	counts := make([]int, len(chunks))
-	sum := 0
+// told lists what the service told of each chunk, and whether it told all.
+func told(chunks []schemas.Chunk) (counts []int, sum int, all bool) {
+	counts, all = make([]int, len(chunks)), true
 	for i, ch := range chunks {
-		if ch.Tokens == nil || *ch.Tokens < 0 || *ch.Tokens > n {
-			return ChunkTokens{}, false
+		if ch.Tokens == nil || *ch.Tokens < 0 {
+			all = false
+			continue
 		}
 		counts[i] = *ch.Tokens
-		sum += *ch.Tokens
+		sum += counts[i]
 	}
-	if sum > n || counts[0] == 0 {
-		return ChunkTokens{}, false
-	}
-	counts[len(counts)-1] += n - sum
-	return ChunkTokens{Counts: counts, Total: n, Source: TokensTold, Disagree: sum != n}, true
+	return counts, sum, all && sum > 0
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -9,7 +9,7 @@ import (
 
 // Limits that no true record passes; they keep a made-up one from costing memory.
 const (
-	maxRecordTokens = 100_000_000
+	maxRecordTokens = 10_000_000
 	maxStampNs      = int64(1) << 60
 )
 

@@ -2,9 +2,11 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
+	"assay/internal/durable"
 	"assay/schemas"
 
 	"github.com/klauspost/compress/zstd"
@@ -31,6 +33,19 @@ type RecordWriter struct {
 	buf  []byte
 	n    int
 	err  error // sticky: after a failed append the end of the log is not known
+}
+
+// CreateRecords opens the log at path for appending, and makes it when missing.
+func CreateRecords(path string) (*RecordWriter, error) {
+	f, err := durable.OpenAppend(path)
+	if err != nil {
+		return nil, fmt.Errorf("record log: %w", err)
+	}
+	w, err := NewRecordWriter(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
 }
 
 // NewRecordWriter writes to file, which Close closes.
