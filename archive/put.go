@@ -121,7 +121,7 @@ func (s *Store) putTreeDoc(entries []schemas.TreeEntry, blobs []schemas.Blob) (s
 	if err := checkTreeDoc(t); err != nil {
 		return schemas.Tree{}, "", fmt.Errorf("store tree: %w", err)
 	}
-	b, err := schemas.Canonical(t)
+	b, err := schemas.Encode(t)
 	if err != nil {
 		return schemas.Tree{}, "", fmt.Errorf("store tree: %w", err)
 	}

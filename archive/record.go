@@ -62,7 +62,7 @@ func (s *Store) PutRecord(ctx context.Context, rec schemas.StageRecord, preimage
 			return fail(err)
 		}
 	}
-	b, err := schemas.Canonical(rec)
+	b, err := schemas.Encode(rec)
 	if err != nil {
 		return fail(err)
 	}

@@ -103,15 +103,11 @@ func (x *sealing) documents(req schemas.SealRequest, list schemas.Tree) error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	reportBytes, err := json.MarshalIndent(report, "", "  ")
+	reportBytes, err := encodeReport(report)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	reportBytes = append(reportBytes, '\n')
-	if err := validateDoc(schemas.ReportV1, reportBytes); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	listBytes, err := schemas.Canonical(list)
+	listBytes, err := schemas.Encode(list)
 	if err != nil {
 		return fmt.Errorf("file list: %w", err)
 	}
@@ -140,6 +136,23 @@ func (x *sealing) documents(req schemas.SealRequest, list schemas.Tree) error {
 		}
 	}
 	return x.stageDocuments(len(list.Blobs))
+}
+
+// encodeReport is for people too: indented, and in the order of the type.
+func encodeReport(report schemas.Report) ([]byte, error) {
+	b, err := schemas.Encode(report)
+	if err != nil {
+		return nil, err
+	}
+	if err := validateDoc(schemas.ReportV1, b); err != nil {
+		return nil, err
+	}
+	var filled schemas.Report
+	if err := json.Unmarshal(b, &filled); err != nil {
+		return nil, err
+	}
+	b, err = json.MarshalIndent(filled, "", "  ")
+	return append(b, '\n'), err
 }
 
 // stageDocuments lists records, preimages and trees: each a layer, or, when
@@ -238,7 +251,7 @@ func (x *sealing) add(media string, d schemas.Digest, title string) error {
 // manifest stores config and manifest and returns the descriptor for the index.
 func (x *sealing) manifest() (v1.Descriptor, error) {
 	none := v1.Descriptor{}
-	config, err := schemas.Canonical(x.run)
+	config, err := schemas.Encode(x.run)
 	if err != nil {
 		return none, fmt.Errorf("config: %w", err)
 	}

@@ -167,7 +167,7 @@ func (v *verifier) checkRecords(trees map[schemas.Digest]schemas.Tree) {
 	}
 	for _, r := range v.config.Records {
 		f := schemas.Finding{ID: "archive.record", Subject: r.Node, Blob: r.Digest, Stage: r.Record.Stage, Trial: r.Record.Trial, Path: r.Path}
-		b, err := schemas.Canonical(r.Record)
+		b, err := schemas.Encode(r.Record)
 		if err == nil {
 			err = validateDoc(schemas.StageRecordV1, b)
 		}

@@ -1,0 +1,184 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"assay/schemas"
+)
+
+var sampleTime = time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// writeFiles makes a folder: a name ending in "/" is a folder, a content
+// beginning with "->" a link, one beginning with "#!" is executable.
+func writeFiles(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	fillFiles(t, dir, files)
+	return dir
+}
+
+func fillFiles(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		p := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(p), 0o755)
+		target, isLink := strings.CutPrefix(content, "->")
+		switch {
+		case err != nil:
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(p, 0o755)
+		case isLink:
+			err = os.Symlink(target, p)
+		case strings.HasPrefix(content, "#!"):
+			err = os.WriteFile(p, []byte(content), 0o755)
+		default:
+			err = os.WriteFile(p, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func noise(n int, seed uint64) string {
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	b := make([]byte, n)
+	_, _ = r.Read(b)
+	return string(b)
+}
+
+// smallStages is a run of two stages without large files.
+func smallStages() map[string]map[string]string {
+	return map[string]map[string]string{
+		"gen": {"outputs/workload/w.csv": "a,b\n1,2\n", "outputs/workload/empty": "", "logs/stage.log": "made it\n"},
+		"replay": {"outputs/requests/r.jsonl": strings.Repeat("{\"id\":1}\n", 50), "outputs/requests/dir/": "",
+			"outputs/requests/run.sh": "#!/bin/sh\n", "outputs/requests/last": "->r.jsonl", "logs/stage.log": "ok\n"},
+	}
+}
+
+// bigStages adds files that are blobs of their own: one that compresses, one
+// that does not.
+func bigStages() map[string]map[string]string {
+	m := smallStages()
+	m["replay"]["outputs/requests/text.log"] = strings.Repeat("the same line again\n", 300_000)
+	m["replay"]["outputs/requests/noise.bin"] = noise(largeFileBytes+17, 1)
+	return m
+}
+
+// runRequest stores the stages and returns what Seal needs.
+func runRequest(t testing.TB, s *Store, id string, stages map[string]map[string]string) (schemas.SealRequest, error) {
+	t.Helper()
+	run := schemas.Run{Schema: schemas.RunV1, ID: id, Experiment: "demo/sample", Status: schemas.RunPassed,
+		StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Minute), Services: []schemas.ServiceRecord{}, Records: []schemas.RunRecord{},
+		Sources: []schemas.SourceRun{}, Preimages: []schemas.Digest{}}
+	exp := []byte(`{"name":"demo/sample","schema":"assay/experiment/v1","stage":{},"trials":{"order":"sequential","repeat":1,"seed":0}}`)
+	run.Plan = schemas.Plan{Schema: schemas.PlanV1, Experiment: run.Experiment, Digest: schemas.DigestOf(exp),
+		Trials: []schemas.Trial{}, Nodes: []schemas.Node{}, Services: []schemas.PlanUnit{}, Stages: []schemas.PlanStage{}}
+	names := make([]string, 0, len(stages))
+	for n := range stages {
+		names = append(names, n)
+	}
+	for _, name := range sorted(names) {
+		rec, err := storeStage(t, s, id, name, stages[name])
+		if err != nil {
+			return schemas.SealRequest{}, err
+		}
+		run.Records = append(run.Records, rec)
+		run.Preimages = append(run.Preimages, rec.Record.Key.Preimage())
+	}
+	return schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("schema = \"assay/experiment/v1\"\n# " + id + "\n"),
+		Report: func(f schemas.FileSummary) (schemas.Report, error) { return sampleReport(run, f), nil }}, nil
+}
+
+func sorted(names []string) []string {
+	for i := range names {
+		for j := i; j > 0 && names[j] < names[j-1]; j-- {
+			names[j], names[j-1] = names[j-1], names[j]
+		}
+	}
+	return names
+}
+
+func storeStage(t testing.TB, s *Store, id, name string, files map[string]string) (schemas.RunRecord, error) {
+	ctx := context.Background()
+	none := schemas.RunRecord{}
+	tree, blob, err := s.PutTree(ctx, writeFiles(t, files))
+	if err != nil {
+		return none, err
+	}
+	key, preimage, err := schemas.KeyOf(schemas.Preimage{Schema: schemas.KeyV1, Kind: name})
+	if err != nil {
+		return none, err
+	}
+	rec := schemas.StageRecord{Schema: schemas.StageRecordV1, Node: name + "@t001", Stage: name, Kind: "command", KindVersion: 1,
+		Experiment: "demo/sample", Run: id, Trial: "t001", Attempt: 1, DefinitionKey: key, Key: key, Pure: true, Status: schemas.StagePassed,
+		StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Second), DurationMs: 1000, Inputs: []schemas.Input{}, Outputs: []schemas.Output{}, Tree: blob}
+	for _, e := range tree.Entries {
+		out, ok := strings.CutPrefix(e.Path, "outputs/")
+		if !ok || strings.Contains(out, "/") {
+			continue
+		}
+		sub := schemas.SubTree(tree.Entries, e.Path)
+		d, err := schemas.TreeDigest(sub)
+		if err != nil {
+			return none, err
+		}
+		n, size := schemas.SumEntries(sub)
+		rec.Outputs = append(rec.Outputs, schemas.Output{Name: out, Digest: d, Path: e.Path, Bytes: size, Files: n})
+	}
+	d, err := s.PutRecord(ctx, rec, preimage)
+	return schemas.RunRecord{Record: rec, Digest: d, Node: rec.Node, Path: "stages/" + name + "/t001"}, err
+}
+
+func sampleReport(run schemas.Run, f schemas.FileSummary) schemas.Report {
+	return schemas.Report{Schema: schemas.ReportV1, RunID: run.ID, Status: run.Status, Passed: true, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
+		Experiment: schemas.ReportExperiment{Name: run.Experiment, Digest: run.Plan.Digest, Params: map[string]any{}},
+		Stages:     []schemas.ReportStage{}, Trials: []schemas.Trial{}, Results: []schemas.StageResult{}, Findings: []schemas.Finding{},
+		Conditions: []schemas.Condition{}, Sources: []schemas.SourceRun{}, Claims: []schemas.ClaimResult{},
+		Environment: schemas.Environment{Accelerators: []schemas.Accelerator{}, CommandLine: []string{"assay", "run"}}, Files: f}
+}
+
+func newStore(t testing.TB) *Store {
+	t.Helper()
+	s, err := Create(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sealRun(t testing.TB, s *Store, id, tag string, stages map[string]map[string]string) schemas.Digest {
+	t.Helper()
+	req, err := runRequest(t, s, id, stages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Tag = tag
+	d, err := s.Seal(context.Background(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func wantVerdict(t testing.TB, v Verdict, err error, want string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Verdict != want {
+		var b bytes.Buffer
+		for _, f := range v.Findings {
+			fmt.Fprintf(&b, "\n%+v", f)
+		}
+		t.Fatalf("verdict %s, want %s:%s", v.Verdict, want, b.String())
+	}
+}
