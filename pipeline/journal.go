@@ -130,8 +130,10 @@ type Unsealed struct {
 	events     []journalEvent
 }
 
-// FindUnsealed lists the interrupted runs of a store, newest first.
-func FindUnsealed(storeDir string) ([]Unsealed, error) {
+// FindUnsealed lists the interrupted runs of a store, newest first. sealed says
+// whether a run id is in the store's index: a crash between that and the end of
+// the journal leaves a journal of a run that is whole.
+func FindUnsealed(storeDir string, sealed func(runID string) bool) ([]Unsealed, error) {
 	list, err := os.ReadDir(journalDir(storeDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -148,7 +150,7 @@ func FindUnsealed(storeDir string) ([]Unsealed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u, ok := unsealedFrom(events); ok {
+		if u, ok := unsealedFrom(events); ok && !sealed(u.RunID) {
 			found = append(found, u)
 		}
 	}
@@ -168,4 +170,31 @@ func unsealedFrom(events []journalEvent) (Unsealed, bool) {
 		}
 	}
 	return u, true
+}
+
+// tidy removes what sealed runs left behind when they were cut off while
+// cleaning up.
+func tidy(storeDir string, sealed func(runID string) bool) error {
+	list, err := os.ReadDir(journalDir(storeDir))
+	if err != nil {
+		return fmt.Errorf("journals: %w", err)
+	}
+	for _, de := range list {
+		id, ok := strings.CutSuffix(de.Name(), ".jsonl")
+		if !ok || !sealed(id) {
+			continue
+		}
+		j, err := openJournal(storeDir, id)
+		var busy *ResumeError
+		if errors.As(err, &busy) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(removeAll(filepath.Join(storeDir, "assay", "work", id)), j.discard()); err != nil {
+			return fmt.Errorf("journal %s: %w", id, err)
+		}
+	}
+	return nil
 }

@@ -29,6 +29,8 @@ type Options struct {
 	// Sweep ends processes that carry a token of an interrupted run.
 	Sweep func(token string) error
 
+	// Sealed says whether a run of that id is in the store's index.
+	Sealed func(runID string) bool
 	// Resume goes on with an interrupted run.
 	Resume *Unsealed
 	// PreflightOnly stops after the preflight stages that need nothing running,

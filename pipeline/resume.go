@@ -91,8 +91,8 @@ func (k *kept) dropDependants(plan schemas.Plan) {
 
 // PickUnsealed chooses the run that --resume means: the named one, or the newest
 // interrupted run of the same effective experiment.
-func PickUnsealed(storeDir, runID string, experiment schemas.Digest) (Unsealed, error) {
-	found, err := FindUnsealed(storeDir)
+func PickUnsealed(storeDir, runID string, experiment schemas.Digest, sealed func(runID string) bool) (Unsealed, error) {
+	found, err := FindUnsealed(storeDir, sealed)
 	if err != nil {
 		return Unsealed{}, err
 	}

@@ -56,15 +56,15 @@ func NewRunID(now time.Time) (string, error) {
 // ResumeError, that the run can be resumed.
 func Run(ctx context.Context, opts Options) (Outcome, error) {
 	r := newRunner(opts)
-	if err := r.open(); err != nil {
-		return Outcome{}, err
-	}
 	closed := false
 	defer func() {
 		if !closed && r.journal != nil {
 			_ = r.journal.close() // the lock goes with the file; the first error is already on its way
 		}
 	}()
+	if err := r.open(); err != nil {
+		return Outcome{}, err
+	}
 	r.identifyModels(ctx)
 	refused, err := r.early(ctx)
 	if err != nil {
@@ -130,6 +130,11 @@ func (r *runner) open() error {
 		return err
 	}
 	r.journal = j
+	if r.Sealed != nil {
+		if err := tidy(r.StoreDir, r.Sealed); err != nil {
+			return &InfraError{"clean up after earlier runs", err}
+		}
+	}
 	if r.Resume != nil {
 		if r.Sweep != nil {
 			if err := r.Sweep(r.Resume.Token); err != nil {

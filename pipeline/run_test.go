@@ -119,7 +119,7 @@ func (l *lab) options() pipeline.Options {
 	return pipeline.Options{
 		Experiment: l.exp, Source: []byte("# lab\n"), Plan: plan, Kinds: l.kinds(), Store: l.store, StoreDir: l.store.Dir(), BaseDir: l.dir,
 		ParamPaths: map[string]string{}, RunID: id, Now: time.Now, Environment: schemas.Environment{OS: "linux", Tool: schemas.ToolIdentity{Version: "test"}, Accelerators: []schemas.Accelerator{}, CommandLine: []string{"test"}},
-		StartService: l.startService,
+		StartService: l.startService, Sealed: l.sealed,
 	}
 }
 
@@ -143,6 +143,33 @@ func (l *lab) record(out pipeline.Outcome, node string) schemas.ReportStage {
 	}
 	l.t.Fatalf("no stage %s in the report; it has %v", node, out.Report.Stages)
 	return schemas.ReportStage{}
+}
+
+// verify checks every byte of the newest run.
+func (l *lab) verify() {
+	l.t.Helper()
+	ref, err := l.store.Resolve(context.Background(), "latest")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	v, err := ref.Verify(context.Background())
+	if err != nil || v.Verdict != "valid" {
+		l.t.Fatalf("verify: %v %+v", err, v)
+	}
+}
+
+// sealed says whether a run is in the store's index.
+func (l *lab) sealed(runID string) bool {
+	runs, err := l.store.Runs(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, r := range runs {
+		if r.ID == runID {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *lab) extract(out pipeline.Outcome, dest string) {
@@ -207,6 +234,7 @@ func TestRunPublishesAndASecondRunReuses(t *testing.T) {
 	if len(l.ran) != 0 || second.Reused != 2 {
 		t.Errorf("second run executed %v, reused %d", l.ran, second.Reused)
 	}
+	l.verify()
 	if s := l.record(second, "b@t001"); s.ReusedFrom != first.RunID {
 		t.Errorf("reused from %q, want %q", s.ReusedFrom, first.RunID)
 	}
