@@ -90,6 +90,9 @@ func (r *runner) explain(ctx context.Context, n schemas.Node) (Explanation, erro
 func (r *runner) unknownUpstream(n schemas.Node) []string {
 	var stages []string
 	for _, id := range n.Needs {
+		if r.kinds[r.nodes[id].Kind].Early {
+			continue // its findings enter no key
+		}
 		if _, ok := r.records[id]; !ok && !contains(stages, r.nodes[id].Stage) {
 			stages = append(stages, r.nodes[id].Stage)
 		}

@@ -121,6 +121,9 @@ func (e *execution) addInputs(ctx context.Context, literal map[string]string, re
 func (e *execution) addUpstream() {
 	for _, id := range e.node.Needs {
 		n, rec := e.nodes[id], e.recordOf(id)
+		if e.kinds[n.Kind].Early {
+			continue // a check is a gate: what it found is no input
+		}
 		for _, o := range rec.Outputs {
 			name := n.Stage + "/" + o.Name
 			if e.node.Scope == schemas.ScopeRun && n.Scope == schemas.ScopeTrial {

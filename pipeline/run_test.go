@@ -26,6 +26,8 @@ type lab struct {
 	store *archive.Store
 	exp   schemas.Experiment
 
+	extra []pipeline.Kind
+
 	mu      sync.Mutex
 	ran     []string // stage names, in the order they began
 	started []string // services
@@ -76,7 +78,7 @@ func (l *lab) kinds() []pipeline.Kind {
 		Outputs: func(map[string]any) []string { return []string{"out"} },
 		Run:     l.run,
 	}
-	return []pipeline.Kind{kind}
+	return append([]pipeline.Kind{kind}, l.extra...)
 }
 
 func (l *lab) run(ctx context.Context, task *pipeline.Task) error {
@@ -483,5 +485,34 @@ func TestExplainNamesTheParameterAndOnlyThat(t *testing.T) {
 	}
 	if len(l.ran) != 3 {
 		t.Errorf("explain ran something: %v", l.ran)
+	}
+}
+
+func TestFindingsOfAGateEnterNoKey(t *testing.T) {
+	l := newLab(t)
+	l.exp.Stage["check"] = schemas.StageDef{Kind: "preflight", Scope: schemas.ScopeRun, Config: map[string]any{}}
+	l.stage("a", "command", "echo one", func(d *schemas.StageDef) { d.Needs = []string{"check"} })
+	n := 0
+	gate := pipeline.Kind{Name: "preflight", Version: 1, Early: true, Run: func(_ context.Context, task *pipeline.Task) error {
+		n++
+		p, err := task.OutputFile("findings", "findings.json")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(p, fmt.Appendf(nil, "%d", n), 0o644)
+	}}
+	l.extra = []pipeline.Kind{gate}
+	l.mustRun()
+	if second := l.mustRun(); len(l.ran) != 0 || second.Reused != 1 || n != 2 {
+		t.Errorf("ran %v, reused %d, checked %d times", l.ran, second.Reused, n)
+	}
+	list, err := pipeline.Explain(context.Background(), l.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range list {
+		if x.Stage == "a" && x.Decision != "reuse" {
+			t.Errorf("explain: %+v", x)
+		}
 	}
 }
