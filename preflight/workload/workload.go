@@ -1,0 +1,130 @@
+// Package workload checks that a workload file is well formed and that a service
+// has models enough for it.
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"assay/internal/workload"
+	"assay/schemas"
+)
+
+// maxFindings of one file; a file with more is of another form altogether.
+const maxFindings = 20
+
+// Options are what the file does not say itself.
+type Options struct {
+	// Unit of a bare timestamp column, "s" or "ms".
+	Unit string
+	// ServiceModels are those the requests will go to; nil when not known yet.
+	ServiceModels []string
+}
+
+// Check reads the workload at path and returns one finding for each line that is
+// wrong, or one pass.
+func Check(subject, path string, opts Options) []schemas.Finding {
+	var findings []schemas.Finding
+	bad := map[int]bool{}
+	for {
+		w, err := read(path, opts, bad)
+		var syntax *workload.SyntaxError
+		switch {
+		case err == nil:
+			if len(findings) > 0 {
+				return findings
+			}
+			return []schemas.Finding{models(subject, path, w, opts)}
+		case !errors.As(err, &syntax):
+			return append(findings, schemas.Finding{ID: "workload.read", Severity: schemas.SeverityUnknown, Subject: subject, File: path,
+				Message: err.Error(), Remedy: "check the file and the file system it lies on"})
+		}
+		line := original(syntax.Line, bad)
+		if emptied := len(bad) > 0 && strings.HasPrefix(syntax.Text, "no request"); emptied {
+			return findings // every row was wrong, and each has been named
+		}
+		f := schemas.Finding{ID: "workload.form", Severity: schemas.SeverityError, Subject: subject, File: path, Line: line,
+			Message: fmt.Sprintf("%s:%d: %s", path, line, syntax.Text), Remedy: "correct the line; the two accepted forms are in the documents"}
+		if syntax.Column > 0 {
+			f.Column = syntax.Column
+		}
+		findings = append(findings, f)
+		if line <= 1 || bad[line] || len(findings) == maxFindings {
+			return findings
+		}
+		bad[line] = true
+	}
+}
+
+func read(path string, opts Options, bad map[int]bool) (workload.Workload, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return workload.Workload{}, err
+	}
+	defer f.Close()
+	assign := opts.ServiceModels
+	if len(assign) == 0 {
+		assign = []string{"any"}
+	}
+	return workload.Read(&skipper{r: f, skip: bad, line: 1}, workload.Options{Name: path, Unit: opts.Unit, Models: assign})
+}
+
+func models(subject, path string, w workload.Workload, opts Options) schemas.Finding {
+	f := schemas.Finding{ID: "workload.form", Severity: schemas.SeverityPass, Subject: subject, File: path}
+	names := w.Models()
+	if n := len(opts.ServiceModels); n > 0 && len(names) > n {
+		f.ID, f.Severity = "workload.models", schemas.SeverityError
+		f.Message = fmt.Sprintf("%s has requests for %d models, the service has %d", path, len(names), n)
+		f.Remedy = "serve as many models, or use a workload of fewer"
+		return f
+	}
+	f.Message, f.File = "is well formed", "" // nothing of its content: see the paths checks
+	return f
+}
+
+// original turns a line number of the file without its bad lines into one of the
+// whole file.
+func original(line int, bad map[int]bool) int {
+	lines := make([]int, 0, len(bad))
+	for l := range bad {
+		lines = append(lines, l)
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		if l <= line {
+			line++
+		}
+	}
+	return line
+}
+
+// skipper leaves out some lines of what it reads, so that the lines after a bad
+// one can be judged too.
+type skipper struct {
+	r    io.Reader
+	skip map[int]bool
+	line int
+}
+
+func (s *skipper) Read(p []byte) (int, error) {
+	for {
+		n, err := s.r.Read(p)
+		kept := 0
+		for _, b := range p[:n] {
+			if !s.skip[s.line] {
+				p[kept] = b
+				kept++
+			}
+			if b == '\n' {
+				s.line++
+			}
+		}
+		if kept > 0 || err != nil || len(p) == 0 {
+			return kept, err
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"assay/internal/durable"
+	"assay/internal/loadgen"
+	"assay/internal/report"
+	"assay/pipeline"
+	"assay/schemas"
+)
+
+// The outputs, and the files in them.
+const (
+	OutputSchedule = "schedule"
+	OutputRequests = "requests"
+	OutputResult   = "result"
+
+	ScheduleFile   = "schedule.jsonl"
+	RequestsFile   = "requests.jsonl.zst"
+	ResultFile     = "result.json"
+	ConditionsFile = "conditions.json"
+)
+
+// Kind returns the kind.
+func Kind() pipeline.Kind {
+	return pipeline.Kind{
+		Name: "measure", Version: 1, Measured: true,
+		Seed:    seed,
+		Outputs: func(map[string]any) []string { return []string{OutputSchedule, OutputRequests, OutputResult} },
+		Run:     run,
+	}
+}
+
+func seed(config map[string]any) pipeline.SeedUse {
+	if v, ok := config["per_repetition"].(bool); ok && !v {
+		return pipeline.SeedExperiment
+	}
+	return pipeline.SeedRepetition
+}
+
+func run(ctx context.Context, task *pipeline.Task) error {
+	if task.Service == nil {
+		return errors.New("measure needs a service: name one with service = \"...\"")
+	}
+	set := schemas.Settings(task.Config)
+	plan, err := makePlan(task, set)
+	if err != nil {
+		return err
+	}
+	if err := writeSchedule(task, plan); err != nil {
+		return err
+	}
+	log, err := openLog(task)
+	if err != nil {
+		return err
+	}
+	opts := clientOptions(task, set, plan)
+	sent := send(ctx, task, opts, log)
+	// What was recorded is folded and kept, however the sending ended.
+	res, err := fold(task, set, plan, opts.Anchor)
+	if err != nil {
+		return errors.Join(sent, err)
+	}
+	return verdict(ctx, task, set, res, sent)
+}
+
+func clientOptions(task *pipeline.Task, set schemas.Settings, plan plan) loadgen.Options {
+	return loadgen.Options{
+		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: task.Seed, Held: set.Bool("ignore_eos"),
+		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: set.Int("max_connections"),
+		ServiceDone: task.Service.Done, Requests: plan.requests, Anchor: time.Now().Add(anchorLead),
+	}
+}
+
+// anchorLead is between the decision to start and the first arrival, for the
+// first bodies to be built.
+const anchorLead = 100 * time.Millisecond
+
+// verdict says whether the stage passed; what it published stays either way.
+func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res schemas.Result, sent error) error {
+	for _, f := range res.Findings {
+		task.Report(f)
+	}
+	counts := outcomeText(res.Counts)
+	fmt.Fprintf(task.Log, "%d requests: %s\n", res.Counts.Issued, counts)
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("interrupted: %w (%s)", err, counts)
+	}
+	if sent != nil {
+		return fmt.Errorf("send requests: %w (%s)", sent, counts)
+	}
+	if why := dead(task.Service); why != "" {
+		return fmt.Errorf("service %s died while it was measured: %s (%s)", task.Service.Name, why, counts)
+	}
+	share := 0.0
+	if res.Counts.Issued > 0 {
+		share = float64(res.Counts.Issued-res.Counts.OK) / float64(res.Counts.Issued)
+	}
+	if limit := set.Float("allow_errors"); share > limit {
+		return fmt.Errorf("%.4g of the requests failed, allow_errors is %v (%s): see the records' errors", share, limit, counts)
+	}
+	return nil
+}
+
+func dead(s *pipeline.ServiceView) string {
+	if s.Dead != nil {
+		if why := s.Dead(); why != "" {
+			return why
+		}
+	}
+	select {
+	case <-s.Done:
+		return "it ended"
+	default:
+		return ""
+	}
+}
+
+func outcomeText(c schemas.Counts) string {
+	text := ""
+	for _, o := range schemas.Outcomes {
+		if n := c.Outcomes[o]; n > 0 {
+			if text != "" {
+				text += ", "
+			}
+			text += fmt.Sprintf("%s %d", o, n)
+		}
+	}
+	if text == "" {
+		return "no request"
+	}
+	return text
+}
+
+func openLog(task *pipeline.Task) (*report.RecordWriter, error) {
+	path, err := task.OutputFile(OutputRequests, RequestsFile)
+	if err != nil {
+		return nil, err
+	}
+	f, err := durable.OpenAppend(path)
+	if err != nil {
+		return nil, fmt.Errorf("request log: %w", err)
+	}
+	w, err := report.NewRecordWriter(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
+}
+
+// send runs the load. The log is flushed every second and closed at the end.
+func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter) error {
+	state := &progress{}
+	opts.Progress = state.set
+	tick := time.NewTicker(time.Second)
+	stop, flushed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(flushed)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				_ = log.Flush() // its error is sticky: the next Write and Close return it
+				state.tell(task)
+			}
+		}
+	}()
+	err := loadgen.Run(ctx, opts, log.Write)
+	close(stop)
+	<-flushed
+	state.tell(task)
+	return errors.Join(err, log.Close())
+}
+
+// fold reads the log back, so that the result is one over what is archived.
+func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time) (schemas.Result, error) {
+	rd, err := report.OpenRecords(filepath.Join(task.Dir, "outputs", OutputRequests, RequestsFile))
+	if err != nil {
+		return schemas.Result{}, err
+	}
+	defer rd.Close()
+	seen := newLengths()
+	res, err := report.Fold(seen.watch(rd.All()), report.FoldOptions{
+		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: true, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
+	})
+	if err != nil {
+		return res, err
+	}
+	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
+}
+
+func slo(set schemas.Settings) *schemas.SLO {
+	t := set.Table("slo")
+	if t == nil {
+		return nil
+	}
+	return &schemas.SLO{TTFTMs: float64(t.Duration("ttft")) / 1e6, TPOTMs: float64(t.Duration("tpot")) / 1e6}
+}
+
+func writeResult(task *pipeline.Task, res schemas.Result, conds []schemas.Condition) error {
+	b, err := schemas.Encode(res)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if err := schemas.Validate("result", b); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	c, err := schemas.Encode(conds)
+	if err != nil {
+		return fmt.Errorf("conditions: %w", err)
+	}
+	dir, err := task.OutputDir(OutputResult)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(filepath.Join(dir, ConditionsFile), append(c, '\n'), 0o644); err != nil {
+		return fmt.Errorf("conditions: %w", err)
+	}
+	if err := durable.WriteFile(filepath.Join(dir, ResultFile), append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package stages
+
+import (
+	"assay/pipeline"
+	"assay/stages/command"
+	"assay/stages/measure"
+	"assay/stages/preflight"
+	"assay/stages/report"
+	"assay/stages/warmup"
+	"assay/stages/workload"
+)
+
+// Kinds returns every stage kind, in the order of schemas.Kinds.
+func Kinds() []pipeline.Kind {
+	return []pipeline.Kind{
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), report.Kind(),
+	}
+}
