@@ -36,13 +36,13 @@ type Options struct {
 
 // server is one running engine.
 type server struct {
-	config  Config
-	opts    Options
-	models  map[string]Model
-	log     *emissionLog
-	started time.Time
-	seen    atomic.Int64 // generation requests that arrived
-	http    *http.Server
+	config   Config
+	opts     Options
+	models   map[string]Model
+	log      *emissionLog
+	started  time.Time
+	seen     atomic.Int64 // generation requests that arrived
+	http     *http.Server
 	refuse   sync.Once
 	listener net.Listener
 }

@@ -1,0 +1,114 @@
+package engines
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"assay/internal/engines/emulated"
+)
+
+const (
+	probeTimeout  = 5 * time.Second
+	probeBytes    = 4 << 20
+	maxModelCount = 100_000
+)
+
+// prober asks a service about itself. It has connections of its own, uses no
+// proxy, and follows no redirect: the service that was named has to answer.
+type prober struct {
+	base   string
+	client *http.Client
+}
+
+func newProber(base string) *prober {
+	return &prober{base: base, client: &http.Client{
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: probeTimeout}).DialContext,
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       probeTimeout,
+	}}
+}
+
+// get returns the body of a 200 answer and its Server header.
+func (p *prober) get(ctx context.Context, path string) (body []byte, server string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, probeBytes+1))
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return nil, "", &statusError{path: path, status: resp.StatusCode}
+	case err != nil:
+		return nil, "", err
+	case len(body) > probeBytes:
+		return nil, "", fmt.Errorf("GET %s: the answer is larger than %d bytes", path, probeBytes)
+	}
+	return body, resp.Header.Get("Server"), nil
+}
+
+type statusError struct {
+	path   string
+	status int
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("GET %s: status %d", e.path, e.status) }
+
+// models lists the names of the models, sorted, and says whether the service is
+// an emulated one.
+func (p *prober) models(ctx context.Context) (names []string, isEmulated bool, err error) {
+	const path = "/v1/models"
+	body, server, err := p.get(ctx, path)
+	if err != nil {
+		return nil, false, err
+	}
+	isEmulated = server == emulated.Name
+	var list struct {
+		Data []struct {
+			ID      string `json:"id"`
+			OwnedBy string `json:"owned_by"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, isEmulated, fmt.Errorf("GET %s: not a list of models: %w", path, err)
+	}
+	if len(list.Data) > maxModelCount {
+		return nil, isEmulated, fmt.Errorf("GET %s: %d models, more than %d", path, len(list.Data), maxModelCount)
+	}
+	for _, m := range list.Data {
+		if m.ID == "" {
+			return nil, isEmulated, fmt.Errorf("GET %s: a model without id", path)
+		}
+		names = append(names, m.ID)
+		isEmulated = isEmulated || m.OwnedBy == emulated.Name
+	}
+	slices.Sort(names)
+	return slices.Compact(names), isEmulated, nil
+}
+
+// emulatedPID asks an emulated engine for its process id.
+func (p *prober) emulatedPID(ctx context.Context) (int, error) {
+	body, _, err := p.get(ctx, "/health")
+	if err != nil {
+		return 0, err
+	}
+	var health struct {
+		PID int `json:"pid"`
+	}
+	err = json.Unmarshal(body, &health)
+	return health.PID, err
+}
