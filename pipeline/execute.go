@@ -265,7 +265,7 @@ func (e *execution) makeTask(ctx context.Context) error {
 	e.task = &Task{
 		Node: e.node, Trial: e.trial, Config: e.config, Work: work, Dir: e.dir, Log: io.Discard, Inputs: e.paths, Env: env, Upstream: e.upstream(),
 		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: e.Supervise, Report: e.report,
-		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, Exited: func(code int) { e.record.ExitCode = &code },
+		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, ServiceEnv: e.Machine.ServiceEnv, Exited: func(code int) { e.record.ExitCode = &code },
 		Progress: func(done, total int64, note string) {
 			e.event(Event{Type: "progress", Node: e.node.ID, Kind: e.node.Kind, Done: done, Total: total, Text: note})
 		},

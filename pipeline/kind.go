@@ -93,6 +93,9 @@ type Task struct {
 	Resolve func(text string, trial schemas.Trial) (string, error)
 	// Abs gives the absolute path of one that is relative to the experiment file.
 	Abs func(path string) string
+	// ServiceEnv is what the machine file sets for services, as written: service
+	// -> variable -> text.
+	ServiceEnv map[string]map[string]string
 	// Exited notes the exit code of the program that the stage ran, for its record.
 	Exited func(code int)
 	// StoreDir is where the store lies, for checks of room.

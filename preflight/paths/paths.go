@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"assay/schemas"
 )
@@ -117,19 +117,37 @@ func reason(err error) error {
 	return err
 }
 
-// Program looks for a program, by name in PATH or by path.
-func Program(subject, name string) schemas.Finding {
+// Program looks for a program by path, or by name in the folders of pathList, as
+// the variable PATH lists them.
+func Program(subject, name, pathList string) schemas.Finding {
 	f := schemas.Finding{ID: "program.found", Severity: schemas.SeverityError, Subject: subject}
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil && filepath.IsAbs(path):
-		return pass(f, "is installed")
-	case err == nil, errors.Is(err, exec.ErrDot):
-		f.ID, f.Message, f.Remedy = "program.relative", name+" is found only relative to the current folder", "name it by its absolute path"
-	case errors.Is(err, fs.ErrPermission):
-		f.ID, f.Message, f.Remedy = "program.permission", name+" may not be executed by this user", "make it executable"
-	default:
-		f.ID, f.Message, f.Remedy = "program.missing", fmt.Sprintf("program %s cannot be found", name), "install it, or name it by its path"
+	if name == "" {
+		f.ID, f.Message, f.Remedy = "program.missing", "no program is named", "name one"
+		return f
 	}
+	files := []string{name}
+	if !strings.Contains(name, "/") {
+		files = files[:0]
+		for _, dir := range filepath.SplitList(pathList) {
+			if filepath.IsAbs(dir) { // what a relative one holds depends on the folder one stands in
+				files = append(files, filepath.Join(dir, name))
+			}
+		}
+	}
+	denied := ""
+	for _, file := range files {
+		fi, err := os.Stat(file)
+		switch {
+		case err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0:
+			return pass(f, "is installed")
+		case err == nil, errors.Is(err, fs.ErrPermission):
+			denied = file
+		}
+	}
+	if denied != "" {
+		f.ID, f.Message, f.Remedy = "program.permission", denied+" is not a program that this user may execute", "make it executable, or name another"
+		return f
+	}
+	f.ID, f.Message, f.Remedy = "program.missing", fmt.Sprintf("program %s cannot be found", name), "install it, or name it by its path"
 	return f
 }

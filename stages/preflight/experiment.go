@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,13 +34,13 @@ func (c *collector) path(subject, text string) {
 
 // program checks text that names a program. A relative path lies below a folder
 // that the program is started in, which is not there yet.
-func (c *collector) program(subject, text string) {
+func (c *collector) program(subject, text, pathList string) {
 	for _, t := range c.trials() {
 		p, ok := c.resolve(subject, text, t)
 		if !ok || (strings.Contains(p, "/") && !filepath.IsAbs(p)) || !c.first(subject, p) {
 			continue
 		}
-		c.add(paths.Program(subject, p))
+		c.add(paths.Program(subject, p, pathList))
 	}
 }
 
@@ -68,7 +69,7 @@ func checkServices(c *collector) {
 		c.pathFields(subject, fields, svc.Config)
 		set := schemas.Settings(svc.Config)
 		if argv := set.List("command"); len(argv) > 0 {
-			c.program(subject+": program", argv[0])
+			c.program(subject+": program", argv[0], c.servicePath(name, set))
 		}
 		if port := set.Text("port"); port != "" {
 			for _, t := range c.trials() {
@@ -78,6 +79,20 @@ func checkServices(c *collector) {
 			}
 		}
 	}
+}
+
+// servicePath is where a service's program is looked for: the PATH that the
+// machine file or the experiment sets for it, else that of the caller.
+func (c *collector) servicePath(name string, set schemas.Settings) string {
+	for _, text := range []string{c.task.ServiceEnv[name]["PATH"], set.Texts("env")["PATH"]} {
+		if text == "" {
+			continue
+		}
+		if v, err := c.task.Resolve(text, schemas.Trial{}); err == nil {
+			return v
+		}
+	}
+	return os.Getenv("PATH")
 }
 
 func checkStages(c *collector) {
@@ -103,9 +118,9 @@ func (c *collector) command(subject string, set schemas.Settings) {
 	if argv := set.List("argv"); !set.Bool("shell") && len(argv) > 0 {
 		program = argv[0]
 	}
-	c.program(subject+": program", program)
+	c.program(subject+": program", program, os.Getenv("PATH"))
 	for _, tool := range set.List("tools") {
-		c.program(subject+": tool "+tool, tool)
+		c.program(subject+": tool "+tool, tool, os.Getenv("PATH"))
 	}
 }
 

@@ -84,7 +84,9 @@ func (c *collector) ownSettings() {
 		c.add(paths.Check("path "+name, listed[name]))
 	}
 	if w := set.Text("workload"); w != "" {
-		c.workload("workload", w, workload.Options{Unit: "s"})
+		// The unit is the measure stage's to say: every time that fits seconds fits
+		// milliseconds.
+		c.workload("workload", w, workload.Options{Unit: "ms"})
 	}
 	for _, p := range set.List("ports") {
 		c.add(ports.Check("port "+p, p))
