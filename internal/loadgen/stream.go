@@ -188,6 +188,8 @@ func (s *stream) finish(failure *fault) {
 		s.fail(schemas.OutcomeNoToken, "the answer ended properly without any generated token")
 	case r.Held && r.OutputTokens != nil && *r.OutputTokens != r.AskedOutputTokens:
 		s.fail(schemas.OutcomeLengthMismatch, fmt.Sprintf("%d output tokens (by %s), held to %d", *r.OutputTokens, r.OutputTokensSource, r.AskedOutputTokens))
+	case r.Held && len(r.TokenIDs) > 0 && len(r.TokenIDs) != r.AskedOutputTokens:
+		s.fail(schemas.OutcomeLengthMismatch, fmt.Sprintf("%d output tokens (by token_ids), held to %d", len(r.TokenIDs), r.AskedOutputTokens))
 	}
 	if s.fault == nil {
 		r.Outcome = schemas.OutcomeOK

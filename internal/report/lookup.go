@@ -34,12 +34,7 @@ func CheckMetric(name string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	best, dist := "", len(name)/2+1
-	for _, n := range names {
-		if d := editDistance(name, n); d < dist {
-			best, dist = n, d
-		}
-	}
+	best := schemas.Nearest(name, names)
 	if slices.ContainsFunc(distributions, func(d struct{ name, unit string }) bool { return d.name == name }) {
 		best = name + ".mean"
 	}
@@ -108,25 +103,4 @@ func statistic(s schemas.Summary, name, stat string) (float64, string, error) {
 		return 0, s.Unit, fmt.Errorf("metric %q: %s", name, why)
 	}
 	return *v, s.Unit, nil
-}
-
-// editDistance is Levenshtein's.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
