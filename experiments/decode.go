@@ -51,9 +51,20 @@ func decodeTOML(p *problems, data []byte) map[string]any {
 	return plainTable(p, tree, "")
 }
 
+// invalidUTF8 finds the first byte that is not UTF-8.
 func invalidUTF8(text string) Position {
-	line := 1 + strings.Count(text[:len(text)-len(strings.TrimLeftFunc(text, func(r rune) bool { return r != utf8.RuneError }))], "\n")
-	return Position{Line: line, Column: 1}
+	where := Position{Line: 1, Column: 1}
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		if where.Column++; r == '\n' {
+			where = Position{Line: where.Line + 1, Column: 1}
+		}
+		i += size
+	}
+	return where
 }
 
 // parseTOML calls the library, which panics on what it holds to be impossible.

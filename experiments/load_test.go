@@ -78,6 +78,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"duplicate key", head + run + "argv = [\"x\"]", `t.toml:13:1: key 'stage.s.argv' has already been defined, at 12:1`},
 		{"duplicate table", head + run + "[stage.s]\n", `t.toml:13:2: key 'stage.s' has already been defined`},
 		{"syntax", head + "[stage.s\n", `t.toml:11:1: expected '.' or ']' to end table name, but got '\n' instead`},
+		{"not UTF-8", head + "\ufffd = \"é\xff\"", `t.toml:10:7: the file is not UTF-8`},
 		{"date", head + run + "env = { D = 2020-01-01 }", `t.toml:13:13: dates and times are not used here: write a string`},
 		{"nan", head + run + "[trials]\nseed = nan", `t.toml:14:8: NaN is not a number that can be used`},
 		{"huge integer", head + run + "[trials]\nseed = 9007199254740993", `t.toml:14:8: 9007199254740993 is beyond the largest whole number a document can carry exactly, 9007199254740991`},
