@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"assay/schemas"
+)
+
+type extractDoc struct {
+	Run   schemas.Digest `json:"run"`
+	Dir   string         `json:"dir"`
+	Files int            `json:"files"`
+	Bytes int64          `json:"bytes"`
+}
+
+func extractCommand() *command {
+	return &command{
+		name: "extract", args: "REF DIR", summary: "write a whole run to a folder", minArgs: 2, maxArgs: 2,
+		details: "DIR must not exist or be empty; it appears at the end, whole. The folder is a\nreference too: `assay verify DIR` checks it.",
+		example: "assay extract latest ./out && assay verify ./out",
+		run:     runExtract,
+	}
+}
+
+func runExtract(c *call) error {
+	run, err := c.openRun(c.Args().Get(0))
+	if err != nil {
+		return err
+	}
+	dir := c.Args().Get(1)
+	if err := run.Extract(c.ctx, dir); err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("extract: %w", err)
+	}
+	doc := extractDoc{Run: run.Digest, Dir: abs}
+	doc.Files, doc.Bytes = schemas.SumEntries(run.Files.Entries)
+	if c.asJSON {
+		return c.printJSON(doc)
+	}
+	c.printf("extracted %s: %d files, %s, to %s\n", run.Digest.Short(), doc.Files, schemas.Size(doc.Bytes), dir)
+	return nil
+}

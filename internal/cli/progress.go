@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
+
+	"assay/pipeline"
+	"assay/schemas"
+)
+
+// progress shows what a run does while it does it: bars on a terminal, short
+// lines elsewhere, nothing with --quiet.
+type progress interface {
+	event(pipeline.Event)
+	close()
+}
+
+func (c *call) progress() progress {
+	switch {
+	case c.quiet:
+		return silent{}
+	case isTerminal(c.stderr):
+		return newBars(c.stderr)
+	}
+	return lines{c.stderr}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
+type silent struct{}
+
+func (silent) event(pipeline.Event) {}
+func (silent) close()               {}
+
+// lines writes one line for each thing that happened.
+type lines struct{ w io.Writer }
+
+func (l lines) event(ev pipeline.Event) {
+	if s := eventLine(ev); s != "" {
+		fmt.Fprintln(l.w, s)
+	}
+}
+
+func (lines) close() {}
+
+// eventLine is an event as one line, "" for one that is not worth it.
+func eventLine(ev pipeline.Event) string {
+	count := ""
+	if ev.NodesTotal > 0 {
+		count = fmt.Sprintf("[%d/%d] ", ev.NodesDone, ev.NodesTotal)
+	}
+	switch ev.Type {
+	case "end":
+		if ev.Status != schemas.StagePassed && ev.Text != "" {
+			return fmt.Sprintf("%s%s %s after %s: %s", count, ev.Node, ev.Status, short(ev.Duration), firstLine(ev.Text))
+		}
+		return fmt.Sprintf("%s%s %s in %s", count, ev.Node, ev.Status, short(ev.Duration))
+	case "reuse":
+		return fmt.Sprintf("%s%s reused (%s)", count, ev.Node, ev.Text)
+	case "service_ready":
+		return fmt.Sprintf("%s is up at %s", ev.Unit, ev.Text)
+	case "service_end":
+		return fmt.Sprintf("%s %s", ev.Unit, ev.Text)
+	case "finding":
+		if ev.Finding != nil && (ev.Finding.Severity == schemas.SeverityError || ev.Finding.Severity == schemas.SeverityUnknown || ev.Finding.Severity == schemas.SeverityWarning) {
+			return fmt.Sprintf("%s: %s: %s", ev.Finding.Severity, ev.Finding.Subject, ev.Finding.Message)
+		}
+	}
+	return ""
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// short rounds a duration to what a person reads.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}
+
+// bars shows the whole run and, while a stage reports how far it is, that stage.
+type bars struct {
+	pool  *mpb.Progress
+	whole *mpb.Bar
+	stage *mpb.Bar
+	node  string
+}
+
+func newBars(w io.Writer) *bars {
+	b := &bars{pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
+	b.whole = b.pool.AddBar(0, mpb.PrependDecorators(decor.Name("run", decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
+	return b
+}
+
+func (b *bars) event(ev pipeline.Event) {
+	if ev.NodesTotal > 0 {
+		b.whole.SetTotal(int64(ev.NodesTotal), false)
+		b.whole.SetCurrent(int64(ev.NodesDone))
+	}
+	switch ev.Type {
+	case "progress":
+		b.advance(ev)
+	case "end", "reuse":
+		if ev.Node == b.node {
+			b.drop()
+		}
+	case "finding":
+		if s := eventLine(ev); s != "" {
+			fmt.Fprintln(b.pool, s)
+		}
+	}
+}
+
+func (b *bars) advance(ev pipeline.Event) {
+	if ev.Total <= 0 {
+		return
+	}
+	if b.node != ev.Node {
+		b.drop()
+		b.node = ev.Node
+		b.stage = b.pool.AddBar(ev.Total, mpb.BarRemoveOnComplete(), mpb.PrependDecorators(decor.Name(ev.Node, decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
+	}
+	b.stage.SetTotal(ev.Total, false)
+	b.stage.SetCurrent(ev.Done)
+}
+
+func (b *bars) drop() {
+	if b.stage != nil {
+		b.stage.Abort(true)
+	}
+	b.stage, b.node = nil, ""
+}
+
+func (b *bars) close() {
+	b.drop()
+	b.whole.Abort(false)
+	b.pool.Wait()
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"assay/experiments"
+	"assay/schemas"
+)
+
+// replayFile is the name of the experiment that replay makes up.
+const replayFile = "replay"
+
+func replayCommand() *command {
+	return &command{
+		name: "replay", args: "--csv FILE --url URL", summary: "replay a CSV of arrivals against a service that is up, and archive it",
+		details: "A shortcut for an experiment with one attached OpenAI-compatible service: same\npipeline, same archive. Both CSV forms of Aegaeon's tools are read.",
+		example: "assay replay --csv trace.csv --url http://127.0.0.1:8000 --models qwen,llama --speed 20",
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "csv", Usage: "`FILE` of arrivals"},
+			&cli.StringFlag{Name: "url", Usage: "base `URL` of the service, without /v1"},
+			&cli.StringFlag{Name: "models", Usage: "the service's model names `A,B`, in the order of the workload's models (default: all that it lists, by name)"},
+			&cli.StringFlag{Name: "speed", Value: "1", Usage: "arrivals are `N` times as fast as written"},
+			&cli.StringFlag{Name: "window", Usage: "only arrivals in `FROM,TO` of the workload's own time, like 10s,60s"},
+			&cli.StringFlag{Name: "slo-ttft", Value: "10s", Usage: "target `TIME` to first token"},
+			&cli.StringFlag{Name: "slo-tpot", Value: "100ms", Usage: "target `TIME` per output token"},
+			&cli.StringFlag{Name: "api", Value: "completions", Usage: "`NAME` of the endpoint: completions or chat"},
+			&cli.StringFlag{Name: "tag", Usage: "name the run `TAG`"},
+		},
+		run: runReplay,
+	}
+}
+
+func runReplay(c *call) error {
+	for _, name := range []string{"csv", "url"} {
+		if c.String(name) == "" {
+			return usagef("--%s is missing: want `assay replay --csv FILE --url URL`", name)
+		}
+	}
+	if c.IsSet("tag") {
+		if err := checkTag(c.String("tag")); err != nil {
+			return err
+		}
+	}
+	l, err := replayExperiment(c)
+	if err != nil {
+		return err
+	}
+	return execute(c, l)
+}
+
+// replayExperiment makes up the experiment file that the flags stand for, and
+// reads it as strictly as any other. The CSV goes by its bare name, so that no
+// path of this machine gets into the archive.
+func replayExperiment(c *call) (*loaded, error) {
+	csv, err := filepath.Abs(c.String("csv"))
+	if err != nil {
+		return nil, fmt.Errorf("--csv: %w", err)
+	}
+	var speed json.Number
+	if err := json.Unmarshal([]byte(c.String("speed")), &speed); err != nil {
+		return nil, usagef("--speed %q: want a number", c.String("speed"))
+	}
+	measure := map[string]any{"kind": "measure", "needs": []string{"check"}, "service": "engine", "workload": "${param.workload}", "speed": speed,
+		"api": c.String("api"), "slo": map[string]any{"ttft": c.String("slo-ttft"), "tpot": c.String("slo-tpot")}}
+	if c.String("models") != "" {
+		measure["models"] = strings.Split(c.String("models"), ",")
+	}
+	if c.String("window") != "" {
+		measure["window"] = strings.Split(c.String("window"), ",")
+	}
+	doc, err := json.Marshal(map[string]any{
+		"schema": schemas.ExperimentV1, "name": "replay", "title": "Replay of " + filepath.Base(csv),
+		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
+		"service": map[string]any{"engine": map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run"}},
+		"stage": map[string]any{
+			"check":  map[string]any{"kind": "preflight", "workload": "${param.workload}"},
+			"replay": measure,
+			"report": map[string]any{"kind": "report", "needs": []string{"replay"}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	exp, err := experiments.ParseJSON(replayFile, doc, experiments.Options{Dir: filepath.Dir(csv), Machine: "none"})
+	if err != nil {
+		return nil, withCode(ExitUsage, err)
+	}
+	exp.Source = nil // it was not made from a file
+	return planned(exp)
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"assay/archive"
+	"assay/schemas"
+)
+
+// openStore opens the store for reading; a missing one is the caller's mistake.
+func (c *call) openStore() (*archive.Store, error) {
+	s, err := archive.Open(c.storeDir())
+	if errors.Is(err, archive.ErrNotStore) || errors.Is(err, fs.ErrNotExist) {
+		return nil, withCode(ExitUsage, err)
+	}
+	return s, err
+}
+
+// resolve finds the run that a reference names. A path needs no store.
+func (c *call) resolve(ref string) (archive.Ref, error) {
+	s, err := archive.Open(c.storeDir())
+	if errors.Is(err, archive.ErrNotStore) {
+		r, perr := archive.ResolvePath(c.ctx, ref)
+		if perr == nil {
+			return r, nil
+		}
+		return r, withCode(ExitUsage, err)
+	}
+	if err != nil {
+		return archive.Ref{}, err
+	}
+	return resolveIn(c.ctx, s, ref)
+}
+
+func resolveIn(ctx context.Context, s *archive.Store, ref string) (archive.Ref, error) {
+	r, err := s.Resolve(ctx, ref)
+	var corrupt *archive.CorruptError
+	if err != nil && !errors.As(err, &corrupt) {
+		return r, withCode(ExitUsage, err)
+	}
+	return r, err
+}
+
+// openRun resolves a reference and reads the run's documents.
+func (c *call) openRun(ref string) (*archive.Run, error) {
+	r, err := c.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	return r.Run(c.ctx)
+}
+
+// checkTag refuses a name that cannot be a tag, or that would read as something
+// else, before anything is started for it.
+func checkTag(name string) error {
+	if err := archive.CheckTag(name); err != nil {
+		return withCode(ExitUsage, err)
+	}
+	if schemas.Digest("sha256:" + name).Valid() {
+		return usagef("tag %q looks like a digest", name)
+	}
+	return nil
+}
+
+// tagOf returns the tags of a run in the store, in order; none elsewhere.
+func tagsOf(ctx context.Context, s *archive.Store, d schemas.Digest) ([]string, error) {
+	runs, err := s.Runs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	for _, r := range runs {
+		if r.Digest == d {
+			return r.Tags, nil
+		}
+	}
+	return nil, nil
+}

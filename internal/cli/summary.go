@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"assay/schemas"
+)
+
+// emulatedMark stands wherever numbers of the emulated engine are printed.
+const emulatedMark = "emulated"
+
+// fromSchedule is the headline TTFT of an open-loop measurement.
+const fromSchedule = "ttft_from_schedule_ms"
+
+// reportText is a run's report for people.
+func reportText(rep schemas.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s of %s: %s", rep.RunID, rep.Experiment.Name, rep.Status)
+	if rep.Emulated {
+		fmt.Fprintf(&b, " (%s: latencies are made up)", emulatedMark)
+	}
+	fmt.Fprintf(&b, ", %s\n", short(rep.EndedAt.Sub(rep.StartedAt)))
+	if len(rep.Experiment.Params) > 0 {
+		fmt.Fprintf(&b, "parameters: %s\n", pointText(rep.Experiment.Params))
+	}
+	b.WriteString("\n" + stageTable(rep))
+	if len(rep.Results) > 0 {
+		b.WriteString("\n" + resultTable(rep))
+	}
+	if len(rep.Claims) > 0 {
+		b.WriteString("\n" + claimTable(rep.Claims))
+	}
+	if shown := notable(rep.Findings); len(shown) > 0 {
+		b.WriteString("\nfindings\n" + findingsText(shown))
+	}
+	return b.String()
+}
+
+// notable leaves out what asks for nothing.
+func notable(findings []schemas.Finding) []schemas.Finding {
+	var list []schemas.Finding
+	for _, f := range findings {
+		if severityRank[f.Severity] <= severityRank[schemas.SeverityWarning] {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func stageTable(rep schemas.Report) string {
+	t := newTable("stage", "kind", "trial", "status", "time", "reused from").right(4)
+	var errs []string
+	for _, s := range rep.Stages {
+		t.row(s.Stage, s.Kind, s.Trial, string(s.Status), short(time.Duration(s.DurationMs*1e6)).String(), s.ReusedFrom)
+		if s.Error != "" && s.Status != schemas.StageSkipped {
+			errs = append(errs, fmt.Sprintf("%s: %s\n", s.Node, s.Error))
+		}
+	}
+	out := t.String()
+	if len(errs) > 0 {
+		out += "\n" + strings.Join(errs, "")
+	}
+	return out
+}
+
+type latency struct{ heading, metric string }
+
+// latencies are the distributions of the table. End-to-end time counts from
+// where the headline TTFT does.
+func latencies(r schemas.Result) []latency {
+	e2e := "e2e_ms"
+	if r.Headline == fromSchedule {
+		e2e = "e2e_from_schedule_ms"
+	}
+	return []latency{{"TTFT", r.Headline}, {"TPOT", "tpot_ms"}, {"E2E", e2e}}
+}
+
+func resultTable(rep schemas.Report) string {
+	t := newTable("measured", "trial", "point", "ok", "metric", "p50", "p95", "p99", "unit", "QoS", "req/s", "tokens/s", "").right(3, 5, 6, 7, 9, 10, 11)
+	for _, sr := range rep.Results {
+		res := sr.Result
+		mark := marks(res)
+		for i, l := range latencies(res) {
+			m := res.Metrics[l.metric]
+			cells := []string{"", "", "", "", l.heading, percentile(m, 50), percentile(m, 95), percentile(m, 99), m.Unit, "", "", "", ""}
+			if i == 0 {
+				cells[0], cells[1], cells[2] = sr.Stage, sr.Trial, pointText(sr.Point)
+				cells[3] = fmt.Sprintf("%d/%d", res.Counts.OK, res.Counts.Issued)
+				cells[9], cells[10], cells[11], cells[12] = mean(res.Metrics["qos"]), value(res.Values["requests_per_s"]), value(res.Values["output_tokens_per_s"]), mark
+			}
+			t.row(cells...)
+		}
+	}
+	return t.String() + resultNotes(rep.Results)
+}
+
+func marks(res schemas.Result) string {
+	var parts []string
+	if res.Emulated {
+		parts = append(parts, emulatedMark)
+	}
+	if !res.Comparable {
+		parts = append(parts, fmt.Sprintf("speed %v: QoS not comparable", res.Speed))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func resultNotes(results []schemas.StageResult) string {
+	headlines := map[string]bool{}
+	few := false
+	for _, sr := range results {
+		headlines[sr.Result.Headline] = true
+		for _, l := range latencies(sr.Result) {
+			for _, p := range sr.Result.Metrics[l.metric].Percentiles {
+				few = few || p.Few
+			}
+		}
+	}
+	var b strings.Builder
+	if headlines[fromSchedule] {
+		b.WriteString("TTFT and E2E count from the scheduled time of a request\n")
+	}
+	if few {
+		b.WriteString("* fewer samples than the percentile needs\n")
+	}
+	return b.String()
+}
+
+// number prints four significant digits.
+func number(f float64) string {
+	switch a := math.Abs(f); {
+	case a == 0:
+		return "0"
+	case a >= 1000:
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	case a >= 100:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	case a >= 10:
+		return strconv.FormatFloat(f, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(f, 'f', 3, 64)
+}
+
+func percentile(m schemas.Summary, p float64) string {
+	for _, x := range m.Percentiles {
+		if x.P != p {
+			continue
+		}
+		mark := ""
+		if x.Few {
+			mark = "*"
+		}
+		switch {
+		case x.Value != nil:
+			return number(*x.Value) + mark
+		case x.Above != nil:
+			return ">" + number(*x.Above) + mark
+		}
+	}
+	return "-"
+}
+
+func mean(m schemas.Summary) string {
+	if m.Mean == nil {
+		return "-"
+	}
+	return number(*m.Mean)
+}
+
+func value(v schemas.Value) string {
+	if v.Value == nil {
+		return "-"
+	}
+	return number(*v.Value)
+}
+
+// pointText prints parameters, sorted by name.
+func pointText(point map[string]any) string {
+	names := make([]string, 0, len(point))
+	for n := range point {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	parts := make([]string, len(names))
+	for i, n := range names {
+		v := point[n]
+		if m, ok := v.(map[string]any); ok && m["path"] != nil {
+			v = m["path"]
+		}
+		parts[i] = fmt.Sprintf("%s=%v", n, v)
+	}
+	return strings.Join(parts, " ")
+}
+
+func claimTable(claims []schemas.ClaimResult) string {
+	t := newTable("claim", "metric", "expected", "found", "")
+	for _, c := range claims {
+		found, verdict := "-", "holds"
+		if c.Value != nil {
+			found = number(*c.Value)
+		}
+		switch {
+		case c.Value == nil:
+			verdict = "no value: " + c.Reason
+		case !c.Holds:
+			verdict = "DOES NOT HOLD"
+		}
+		if !c.Gate {
+			verdict += " (not gating)"
+		}
+		t.row(c.Name, c.Metric, fmt.Sprintf("%s ± %s", number(c.Expect), number(c.Tolerance)), found, verdict)
+	}
+	return t.String()
+}

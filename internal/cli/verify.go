@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"assay/archive"
+	"assay/schemas"
+)
+
+// Authenticity is who vouches for a digest: a valid archive may still be another
+// one than was meant.
+const (
+	authExpected = "expected digest"
+	authUnknown  = "unknown"
+)
+
+type verifyDoc struct {
+	Runs []verifiedRun `json:"runs"`
+}
+
+type verifiedRun struct {
+	Reference    string `json:"reference"`
+	Place        string `json:"place,omitempty"`
+	Authenticity string `json:"authenticity"`
+	archive.Verdict
+}
+
+func verifyCommand() *command {
+	return &command{
+		name: "verify", args: "REF...", summary: "check every byte of archived runs, offline", minArgs: 1, maxArgs: -1,
+		details: "Reads every blob and checks digests, sizes, documents against their schemas,\nthe file list, trees and keys. A fault names the blob, the stage and the path.\nExit code 0: valid; 4: invalid, or something could not be read. An intact\narchive of a failed run is valid.",
+		example: "assay verify latest",
+		flags:   []cli.Flag{&cli.StringFlag{Name: "expect", Usage: "the full `DIGEST` that the run must have"}},
+		run:     runVerify,
+	}
+}
+
+func runVerify(c *call) error {
+	expect, err := expected(c)
+	if err != nil {
+		return err
+	}
+	doc, code := verifyDoc{}, ExitOK
+	for _, name := range c.Args().Slice() {
+		ref, err := c.resolve(name)
+		if err != nil {
+			return err
+		}
+		verdict, err := ref.Verify(c.ctx)
+		if err != nil {
+			return err
+		}
+		one := verifiedRun{Reference: name, Place: ref.Place, Authenticity: authUnknown, Verdict: verdict}
+		one.judge(expect)
+		if one.Verdict.Verdict != archive.Valid {
+			code = ExitUnverified
+		}
+		doc.Runs = append(doc.Runs, one)
+	}
+	if c.asJSON {
+		if err := c.printJSON(doc); err != nil {
+			return err
+		}
+		return exitWith(code)
+	}
+	for _, r := range doc.Runs {
+		printVerdict(c, r)
+	}
+	return exitWith(code)
+}
+
+func expected(c *call) (schemas.Digest, error) {
+	text := c.String("expect")
+	switch {
+	case text == "":
+		return "", nil
+	case c.NArg() != 1:
+		return "", usagef("--expect is about one run: name one REF")
+	}
+	d, err := schemas.ParseDigest(text)
+	if err != nil {
+		return "", usagef("--expect: %v", err)
+	}
+	return d, nil
+}
+
+func (r *verifiedRun) judge(expect schemas.Digest) {
+	switch expect {
+	case "":
+	case r.Digest:
+		r.Authenticity = authExpected
+	default:
+		r.Verdict.Verdict = archive.Invalid
+		r.Findings = append(r.Findings, schemas.Finding{ID: "archive.expected", Severity: schemas.SeverityError, Subject: r.Reference, Blob: r.Digest,
+			Message: fmt.Sprintf("the run is %s, expected %s", r.Digest, expect), Remedy: "name the run that is meant by its digest"})
+	}
+}
+
+func printVerdict(c *call, r verifiedRun) {
+	c.printf("%s: %s (%d blobs, %s; %d files; authenticity: %s)\n", r.Reference, r.Verdict.Verdict, r.Blobs, schemas.Size(r.Bytes), r.Files, r.Authenticity)
+	c.printf("  digest %s\n", r.Digest)
+	for _, f := range r.Findings {
+		c.printf("%s", findingText(f, "  "))
+	}
+}
