@@ -34,7 +34,7 @@ func NewPlan(exp schemas.Experiment, kinds []Kind) (schemas.Plan, error) {
 	}
 	for _, stage := range order {
 		def := exp.Stage[stage]
-		plan.Stages = append(plan.Stages, schemas.PlanStage{Stage: stage, Kind: def.Kind, Needs: stageNeeds(def), Nodes: len(p.unique[stage])})
+		plan.Stages = append(plan.Stages, schemas.PlanStage{Stage: stage, Kind: def.Kind, Needs: stageNeeds(exp, def), Nodes: len(p.unique[stage])})
 	}
 	return plan, nil
 }
@@ -49,14 +49,19 @@ type planner struct {
 	ordered []*schemas.Node
 }
 
-// stageNeeds are the stages a definition names in needs or through ${stage...}.
-func stageNeeds(def schemas.StageDef) []string {
+// stageNeeds are the stages a definition names in needs or through ${stage...},
+// in its own keys or in those of the services it uses.
+func stageNeeds(exp schemas.Experiment, def schemas.StageDef) []string {
 	set := map[string]bool{}
 	for _, n := range def.Needs {
 		set[n] = true
 	}
-	for _, ref := range schemas.References(def.Config) {
-		if ref.Namespace == "stage" && len(ref.Names) > 0 {
+	refs := schemas.References(def.Config)
+	for _, svc := range servicesOf(exp, def) {
+		refs = append(refs, schemas.References(exp.Service[svc].Config)...)
+	}
+	for _, ref := range refs {
+		if ref.Namespace == schemas.RefStage {
 			set[ref.Names[0]] = true
 		}
 	}
@@ -96,7 +101,7 @@ func stageOrder(exp schemas.Experiment) ([]string, error) {
 		}
 		state[n] = open
 		path = append(path, n)
-		for _, need := range stageNeeds(def) {
+		for _, need := range stageNeeds(exp, def) {
 			if err := visit(need); err != nil {
 				return err
 			}
@@ -182,7 +187,7 @@ func (p *planner) newNode(stage string, def schemas.StageDef, kind Kind, trial *
 	if trial != nil {
 		n.Scope, n.Trial, n.ID, n.Trials = schemas.ScopeTrial, trial.ID, stage+"@"+trial.ID, []string{trial.ID}
 	}
-	for _, need := range stageNeeds(def) {
+	for _, need := range stageNeeds(p.exp, def) {
 		n.Needs = append(n.Needs, p.needed(need, trial)...)
 	}
 	key, err := p.definitionKey(def, kind, config, trial)

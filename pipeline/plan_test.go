@@ -286,3 +286,15 @@ func TestDefinitionKeyFollowsWhatTheStageRefersTo(t *testing.T) {
 		}
 	}
 }
+
+func TestAStageNeedsWhatItsServiceIsStartedWith(t *testing.T) {
+	exp := baseExperiment()
+	exp.Service["engine"] = schemas.Service{Engine: "openai", Restart: "trial", Config: map[string]any{"command": []any{"serve", "${stage.zzz.out}"}}}
+	exp.Stage["zzz"] = command(nil, nil)
+	exp.Stage["use"] = schemas.StageDef{Kind: "warmup", Scope: schemas.ScopeTrial, Service: "engine"}
+	plan := mustPlan(t, exp)
+	last := plan.Nodes[len(plan.Nodes)-1]
+	if last.Stage != "use" || !slices.Equal(last.Needs, []string{"zzz@t001"}) {
+		t.Errorf("last node %+v", last)
+	}
+}

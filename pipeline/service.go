@@ -117,7 +117,7 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	if len(u.plan.Trials) > 0 {
 		point = l.trials[u.plan.Trials[0]].Point
 	}
-	res := &resolver{runner: l.runner, params: trialParams(l.Experiment, point), views: views, secrets: true}
+	res := &resolver{runner: l.runner, node: l.nodes[u.plan.Nodes[0]], params: trialParams(l.Experiment, point), views: views, secrets: true}
 	config, err := res.fields(ctx, engineFields(def.Engine), def.Config)
 	if err != nil {
 		return nil, err

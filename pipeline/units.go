@@ -12,7 +12,7 @@ import (
 func (p *planner) units() []schemas.PlanUnit {
 	b := &unitBuilder{p: p, open: map[string]*schemas.PlanUnit{}, count: map[string]int{}}
 	for _, n := range b.byTrial() {
-		for i, svc := range p.servicesOf(p.exp.Stage[n.Stage]) {
+		for i, svc := range servicesOf(p.exp, p.exp.Stage[n.Stage]) {
 			u := b.unit(svc, n)
 			u.Nodes = append(u.Nodes, n.ID)
 			if i == 0 && p.exp.Stage[n.Stage].Service == svc {
@@ -96,12 +96,12 @@ func (b *unitBuilder) serviceKey(def schemas.Service, n *schemas.Node) schemas.K
 
 // servicesOf lists every service a stage needs up: its own first, then those it
 // refers to by URL, then what those need.
-func (p *planner) servicesOf(def schemas.StageDef) []string {
+func servicesOf(exp schemas.Experiment, def schemas.StageDef) []string {
 	var list []string
 	seen := map[string]bool{}
 	var add func(name string)
 	add = func(name string) {
-		svc, ok := p.exp.Service[name]
+		svc, ok := exp.Service[name]
 		if !ok || seen[name] {
 			return
 		}
