@@ -115,7 +115,9 @@ func withdraw(task *pipeline.Task, names []string) error {
 // check looks at an output as it lies: links would make it depend on what is
 // elsewhere, and a path that passes through one may leave the folder.
 func check(root *os.Root, rel string) error {
-	for p := rel; p != "."; p = path.Dir(p) {
+	parts := strings.Split(rel, "/")
+	for i := range parts {
+		p := path.Join(parts[:i+1]...)
 		fi, err := root.Lstat(p)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s was not written", rel)
