@@ -2,6 +2,7 @@ package engines
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"sort"
@@ -144,4 +145,13 @@ func (l *serviceLog) hide(s string) string {
 		return s
 	}
 	return l.replace.Replace(s)
+}
+
+// hideError is err with secrets cut out of its message. Only an error that holds
+// none keeps what it wraps.
+func (l *serviceLog) hideError(err error) error {
+	if msg := l.hide(err.Error()); msg != err.Error() {
+		return errors.New(msg)
+	}
+	return err
 }

@@ -74,22 +74,26 @@ func startOnce(ctx context.Context, l Launch, s settings) (*Instance, error) {
 	}
 	spec, err := processSpec(l, s, port)
 	if err != nil {
+		releasePort(port)
 		return nil, err
 	}
 	log, err := openLog(filepath.Join(l.LogDir, ServiceLog), l.Secrets, s.readyLog)
 	if err != nil {
+		releasePort(port)
 		return nil, err
 	}
 	spec.Stdout, spec.Stderr = log, log
 	process, err := supervise.Start(ctx, spec)
 	if err != nil {
-		return nil, errors.New(log.hide(errors.Join(err, log.close()).Error()))
+		releasePort(port)
+		return nil, log.hideError(errors.Join(err, log.close()))
 	}
 	base := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	i := &Instance{URL: base, name: l.name(), settings: s, prober: newProber(base), process: process, log: log, done: make(chan struct{})}
 	go func() {
 		<-process.Done()
 		i.logErr = log.close()
+		releasePort(port)
 		close(i.done)
 	}()
 	if err := i.await(ctx, l.Engine); err != nil {
@@ -184,20 +188,6 @@ func writeEmulatedConfig(l Launch) (string, error) {
 		return "", fmt.Errorf("engine configuration: %w", err)
 	}
 	return file, nil
-}
-
-// choosePort returns a port of the loopback interface that is free now: fixed, or
-// any for 0.
-func choosePort(fixed int) (int, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(fixed)))
-	if err != nil {
-		if fixed != 0 {
-			return 0, fmt.Errorf("port %d is not free: end what uses it, or leave port out to have a free one chosen: %w", fixed, err)
-		}
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
 // await returns when the service is ready, or with an error when it died, time is
