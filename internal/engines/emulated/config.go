@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"assay/schemas"
@@ -36,7 +37,10 @@ type Config struct {
 
 // Model is one model and its latencies before TimeScale.
 type Model struct {
-	Name            string           `json:"name"`
+	Name string `json:"name"`
+	// Count over 1 stands for that many models, the name followed by a number;
+	// FromMap has expanded it.
+	Count           int              `json:"count,omitempty"`
 	PrefillBase     schemas.Duration `json:"prefill_base"`
 	PrefillPerToken schemas.Duration `json:"prefill_per_token"`
 	DecodePerToken  schemas.Duration `json:"decode_per_token"`
@@ -91,7 +95,28 @@ func FromMap(raw map[string]any) (Config, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return Config{}, fmt.Errorf("emulated config: %w", err)
 	}
+	c.Models = expand(c.Models)
 	return c, c.check()
+}
+
+// expand replaces a model with a count by that many, numbered from 0 with as
+// many digits as the last one needs, two at least.
+func expand(models []Model) []Model {
+	var out []Model
+	for _, m := range models {
+		count, prefix := m.Count, m.Name
+		m.Count = 0
+		if count <= 1 {
+			out = append(out, m)
+			continue
+		}
+		width := max(2, len(strconv.Itoa(count-1)))
+		for i := range count {
+			m.Name = fmt.Sprintf("%s%0*d", prefix, width, i)
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // check is what the field descriptions cannot say.
