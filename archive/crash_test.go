@@ -25,7 +25,18 @@ func TestMain(m *testing.M) {
 		crashChild(at, os.Args[len(os.Args)-1])
 		return
 	}
+	useMemory()
 	os.Exit(m.Run())
+}
+
+// useMemory puts temporary folders on a memory file system where there is one:
+// the tests sync thousands of files and are not about the disk's speed.
+func useMemory() {
+	const shm = "/dev/shm"
+	if dir, err := os.MkdirTemp(shm, "archive-test-"); err == nil && os.Getenv("TMPDIR") == "" {
+		_ = os.Remove(dir)
+		_ = os.Setenv("TMPDIR", shm)
+	}
 }
 
 var errKilled = errors.New("the process was killed")

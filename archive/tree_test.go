@@ -72,12 +72,12 @@ func drawFiles(rt *rapid.T) map[string]string {
 		for i := range parts {
 			taken[strings.Join(parts[:i+1], "/")] = true
 		}
-		switch rapid.IntRange(0, 9).Draw(rt, "kind") {
-		case 0:
+		switch rapid.IntRange(0, 39).Draw(rt, "kind") {
+		case 0, 5, 6, 7, 8:
 			files[name+"/"] = ""
-		case 1:
+		case 1, 9, 10, 11, 12:
 			files[name] = "->" + rapid.SampledFrom([]string{"x", "./x", strings.Repeat("../", len(parts)-1) + "top"}).Draw(rt, "target")
-		case 2:
+		case 2, 13, 14, 15:
 			files[name] = "#!" + noise(rapid.IntRange(0, 2000).Draw(rt, "size"), 3)
 		case 3:
 			files[name] = strings.Repeat("log line\n", rapid.IntRange(largeFileBytes/9-1, largeFileBytes/9+2).Draw(rt, "lines"))

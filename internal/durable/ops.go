@@ -88,3 +88,13 @@ func Symlink(target, path string) error {
 	}
 	return SyncDir(filepath.Dir(path))
 }
+
+// TempDir makes an empty folder in parent whose name SweepTemps recognises once
+// this process is dead. The caller renames or removes it.
+func TempDir(parent string) (string, error) {
+	dir := filepath.Join(parent, tempName())
+	if err := before(OpMkdir, dir); err != nil {
+		return "", err
+	}
+	return dir, os.Mkdir(dir, 0o755)
+}
