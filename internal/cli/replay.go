@@ -78,7 +78,7 @@ func replayExperiment(c *call) (*loaded, error) {
 		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
 		"service": map[string]any{"engine": map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run"}},
 		"stage": map[string]any{
-			"check":  map[string]any{"kind": "preflight", "workload": "${param.workload}"},
+			"check":  map[string]any{"kind": "preflight"},
 			"replay": measure,
 			"report": map[string]any{"kind": "report", "needs": []string{"replay"}},
 		},

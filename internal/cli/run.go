@@ -37,7 +37,7 @@ type runDoc struct {
 	ExitCode  int                   `json:"exit_code"`
 	Reused    int                   `json:"reused"`
 	Executed  int                   `json:"executed"`
-	Refused   []schemas.Finding     `json:"refused,omitempty"` // why preflight refused the run
+	Refused   []schemas.Finding     `json:"refused,omitempty"` // what preflight found against the run
 	Claims    []schemas.ClaimResult `json:"claims"`
 	ReportIn  string                `json:"report_path,omitempty"` // in the run: assay cat DIGEST report.json
 	ReportDoc *schemas.Report       `json:"report,omitempty"`
@@ -132,7 +132,7 @@ func printOutcome(c *call, store *archive.Store, out pipeline.Outcome) error {
 		doc.ReportIn, doc.ReportDoc = "report.json", &out.Report
 	}
 	if out.Refused != nil {
-		doc.Refused = out.Refused.Findings
+		doc.Refused = notable(out.Refused.Findings)
 		doc.Tag = ""
 	}
 	if c.asJSON {
@@ -142,7 +142,7 @@ func printOutcome(c *call, store *archive.Store, out pipeline.Outcome) error {
 		return exitWith(code)
 	}
 	if out.Refused != nil {
-		c.printf("refused: %s\n%s", countSeverities(out.Refused.Findings), findingsText(out.Refused.Findings))
+		c.printf("refused: %s\n%s", countSeverities(out.Refused.Findings), findingsText(doc.Refused))
 		return exitWith(code)
 	}
 	c.printf("%s\n%s", reportText(out.Report), nextText(c, doc))

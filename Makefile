@@ -1,0 +1,52 @@
+# assay needs Go and make; `make help` lists the targets.
+
+GO        ?= go
+FUZZTIME  ?= 20s
+SOAK      ?= 200
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS   := -s -w -X assay/internal/cli.version=$(VERSION) -X assay/internal/cli.revision=$(REVISION)
+# Programs of this file's own; their versions are pinned here.
+GOLANGCI  ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.DEFAULT_GOAL := build
+.PHONY: build quickstart test race lint fuzz soak bench ci help
+
+build: ## bin/assay, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/assay ./cmd/assay
+
+quickstart: build ## build, then run the shipped quickstart into ./.assay
+	bin/assay run quickstart
+
+test: ## every test
+	$(GO) test ./...
+
+race: ## every test under the race detector
+	$(GO) test -race ./...
+
+lint: ## gofmt, go vet, golangci-lint
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GOLANGCI) run ./...
+
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@set -e; for dir in $$(git ls-files '*_test.go' | xargs grep -l '^func Fuzz' | xargs -n1 dirname | sort -u); do \
+	  for target in $$($(GO) test -list '^Fuzz' ./$$dir | grep '^Fuzz'); do \
+	    echo "fuzz $$dir $$target $(FUZZTIME)"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$dir; \
+	  done; \
+	done
+
+soak: ## kill a run at random SOAK times (200) and resume it
+	ASSAY_SOAK=$(SOAK) $(GO) test -run 'Kill' -timeout 4h -count=1 ./...
+
+bench: ## every benchmark once
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+ci: lint test race ## what every change must pass
+	$(MAKE) fuzz FUZZTIME=$(FUZZTIME)
+	$(MAKE) build
+	bash .ci/e2e
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-11s %s\n", $$1, $$2}' Makefile
