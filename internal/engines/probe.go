@@ -38,24 +38,44 @@ func newProber(base string) *prober {
 	}}
 }
 
-// get returns the body of a 200 answer and its Server header.
-func (p *prober) get(ctx context.Context, path string) (body []byte, server string, err error) {
+// open sends a GET and returns its answer if that has status 200.
+func (p *prober) open(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, &statusError{path: path, status: resp.StatusCode}
+	}
+	return resp, nil
+}
+
+// answers returns nil if a GET of path has status 200.
+func (p *prober) answers(ctx context.Context, path string) error {
+	resp, err := p.open(ctx, path)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// get returns the body of a 200 answer and its Server header.
+func (p *prober) get(ctx context.Context, path string) (body []byte, server string, err error) {
+	resp, err := p.open(ctx, path)
 	if err != nil {
 		return nil, "", err
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, probeBytes+1))
-	switch {
-	case resp.StatusCode != http.StatusOK:
-		return nil, "", &statusError{path: path, status: resp.StatusCode}
-	case err != nil:
-		return nil, "", err
-	case len(body) > probeBytes:
+	if err != nil {
+		return nil, "", fmt.Errorf("GET %s: %w", path, err)
+	}
+	if len(body) > probeBytes {
 		return nil, "", fmt.Errorf("GET %s: the answer is larger than %d bytes", path, probeBytes)
 	}
 	return body, resp.Header.Get("Server"), nil

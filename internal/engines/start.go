@@ -204,10 +204,14 @@ func (i *Instance) await(ctx context.Context, engine string) error {
 	}()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
+	var last error // what the last probe missed that was not cut short
 	for {
-		last := i.probe(ctx, engine)
-		if last == nil {
-			break
+		err := i.probe(ctx, engine)
+		if err == nil {
+			return i.describe(ctx, engine)
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
 		}
 		select {
 		case <-i.done:
@@ -220,7 +224,6 @@ func (i *Instance) await(ctx context.Context, engine string) error {
 		case <-poll.C:
 		}
 	}
-	return i.describe(ctx, engine)
 }
 
 // probe returns nil when the service is ready, else what is missing.
@@ -229,7 +232,7 @@ func (i *Instance) probe(ctx context.Context, engine string) error {
 		return fmt.Errorf("no line of its log matches ready_log %q", i.settings.ReadyLog)
 	}
 	if i.settings.ReadyPath != "" {
-		if _, _, err := i.prober.get(ctx, i.settings.ReadyPath); err != nil {
+		if err := i.prober.answers(ctx, i.settings.ReadyPath); err != nil {
 			return err
 		}
 	}
