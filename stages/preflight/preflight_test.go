@@ -1,0 +1,244 @@
+package preflight
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/pipeline"
+	"assay/schemas"
+)
+
+type stage struct {
+	task     *pipeline.Task
+	dir      string
+	log      bytes.Buffer
+	reported []schemas.Finding
+}
+
+// newStage makes a task whose references resolve as in a run: parameters from the
+// experiment and the trial, machine values from a map.
+func newStage(t *testing.T, exp schemas.Experiment, config map[string]any) *stage {
+	t.Helper()
+	fields, _ := schemas.FieldsOf("preflight")
+	s := &stage{dir: t.TempDir()}
+	abs := func(p string) string {
+		if filepath.IsAbs(p) {
+			return p
+		}
+		return filepath.Join(s.dir, p)
+	}
+	s.task = &pipeline.Task{Node: schemas.Node{ID: "check", Stage: "check"}, Config: schemas.ApplyDefaults(fields, config), Dir: t.TempDir(), StoreDir: s.dir, Log: &s.log,
+		Experiment: exp, Trials: []schemas.Trial{{ID: "t001"}}, Abs: abs, Report: func(f schemas.Finding) { s.reported = append(s.reported, f) },
+		Resolve: func(text string, trial schemas.Trial) (string, error) {
+			out, err := schemas.Substitute([]any{text}, func(ref schemas.Reference) (any, error) {
+				switch ref.Namespace {
+				case schemas.RefParam:
+					v := exp.Params[ref.Names[0]]
+					if p, ok := trial.Point[ref.Names[0]]; ok {
+						return p, nil
+					}
+					if m, ok := v.(map[string]any); ok {
+						return abs(m["path"].(string)), nil
+					}
+					return v, nil
+				case schemas.RefStage:
+					return nil, pipeline.ErrNotYet
+				}
+				return nil, fmt.Errorf("the machine file has no value %q", ref.Names[0])
+			})
+			if err != nil {
+				return "", err
+			}
+			return out.([]any)[0].(string), nil
+		}}
+	return s
+}
+
+func (s *stage) file(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(s.dir, name)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stage) output(t *testing.T) []schemas.Finding {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.task.Dir, "outputs", Output, FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemas.Validate("findings", b); err != nil {
+		t.Fatal(err)
+	}
+	var doc schemas.Findings
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Findings
+}
+
+// verdicts are the findings as "subject: id", by severity.
+func verdicts(list []schemas.Finding, severity schemas.Severity) []string {
+	var out []string
+	for _, f := range list {
+		if f.Severity == severity {
+			out = append(out, f.Subject+": "+f.ID)
+		}
+	}
+	return out
+}
+
+func has(list []string, want string) bool {
+	for _, s := range list {
+		if s == want {
+			return true
+		}
+	}
+	return false
+}
+
+const good = "Request Time,Model Name,Input Length,Output Length\n00:00:00.000,a,1,1\n00:00:01.000,b,1,1\n"
+
+func experiment() schemas.Experiment {
+	return schemas.Experiment{
+		Params: map[string]any{"workload": map[string]any{"path": "w.csv"}, "rate": 1.0},
+		Model:  map[string]schemas.Model{"q": {Name: "q", Checkpoint: "weights"}},
+		Service: map[string]schemas.Service{
+			"engine": {Engine: "emulated", Config: map[string]any{"models": []any{map[string]any{"name": "m", "count": 2.0}}}},
+			"real":   {Engine: "openai", Config: map[string]any{"command": []any{"sh", "-c", "true"}, "cwd": "weights"}},
+		},
+		Stage: map[string]schemas.StageDef{
+			"check":  {Kind: "preflight"},
+			"build":  {Kind: "command", Config: map[string]any{"argv": []any{"true"}, "tools": []any{"sh"}, "inputs": map[string]any{"w": "weights", "made": "${stage.gen.workload}"}}},
+			"gen":    {Kind: "workload", Config: map[string]any{}},
+			"replay": {Kind: "measure", Service: "engine", Config: map[string]any{"workload": "${param.workload}"}},
+			"later":  {Kind: "measure", Service: "engine", Config: map[string]any{"workload": "${stage.gen.workload}"}},
+		},
+	}
+}
+
+func TestEverythingInPlacePasses(t *testing.T) {
+	s := newStage(t, experiment(), map[string]any{"paths": map[string]any{"weights": "set below"}, "disk": "1B"})
+	s.file(t, "w.csv", good)
+	s.file(t, "weights/model.safetensors", "x")
+	s.task.Config["paths"] = map[string]any{"weights": filepath.Join(s.dir, "weights")}
+	s.task.Config["workload"] = filepath.Join(s.dir, "w.csv")
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	list := s.output(t)
+	if len(list) != len(s.reported) {
+		t.Errorf("%d findings published, %d reported", len(list), len(s.reported))
+	}
+	passes := verdicts(list, schemas.SeverityPass)
+	for _, want := range []string{
+		"path weights: path.readable", "workload: path.readable", "workload: workload.form", "store: disk.room", "param workload: path.readable",
+		"model q: checkpoint: path.readable", "service real: program: program.found", "service real: cwd: path.readable", "stage build: program: program.found",
+		"stage build: tool sh: program.found", "stage build: inputs w: path.readable", "stage replay: workload: workload.form",
+	} {
+		if !has(passes, want) {
+			t.Errorf("no pass %q in %q", want, passes)
+		}
+	}
+	deferred := verdicts(list, schemas.SeverityDeferred)
+	if len(deferred) != 2 || !has(deferred, "stage later: workload: reference.deferred") || !has(deferred, "stage build: inputs made: reference.deferred") {
+		t.Errorf("deferred: %q", deferred)
+	}
+}
+
+func TestEveryFaultIsFoundBeforeItRefuses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	exp := experiment()
+	exp.Service["real"] = schemas.Service{Engine: "openai", Config: map[string]any{"command": []any{"no-such-server"}, "port": float64(port), "cwd": "${machine.place}"}}
+	exp.Stage["build"] = schemas.StageDef{Kind: "command", Config: map[string]any{"argv": []any{"no-such-program"}}}
+	s := newStage(t, exp, map[string]any{"ports": []any{float64(port), "99999"}, "disk": "4000000TB"})
+	s.file(t, "w.csv", good+"nonsense\n")
+	err = run(context.Background(), s.task)
+	var refused *pipeline.RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("error %v, want a refusal", err)
+	}
+	errs := verdicts(s.output(t), schemas.SeverityError)
+	for _, want := range []string{
+		fmt.Sprintf("port %d: port.taken", port), "port 99999: port.invalid", "store: disk.room", "model q: checkpoint: path.missing",
+		"service real: program: program.missing", "service real: port: port.taken", "service real: cwd: reference.unresolved",
+		"stage build: program: program.missing", "stage replay: workload: workload.form",
+	} {
+		if !has(errs, want) {
+			t.Errorf("no error %q in %q", want, errs)
+		}
+	}
+	if len(refused.Findings) != len(s.reported) {
+		t.Errorf("the refusal has %d findings, %d were reported", len(refused.Findings), len(s.reported))
+	}
+}
+
+func TestTooManyModelsForTheService(t *testing.T) {
+	exp := experiment()
+	exp.Service["engine"] = schemas.Service{Engine: "emulated", Config: map[string]any{"models": []any{map[string]any{"name": "m"}}}}
+	s := newStage(t, exp, map[string]any{"disk": "1B"})
+	s.file(t, "w.csv", good)
+	s.file(t, "weights/x", "x")
+	if err := run(context.Background(), s.task); err == nil {
+		t.Fatal("two models fit into one")
+	}
+	if errs := verdicts(s.output(t), schemas.SeverityError); len(errs) != 1 || errs[0] != "stage replay: workload: workload.models" {
+		t.Errorf("errors: %q", errs)
+	}
+}
+
+func TestEveryPointOfTheMatrixIsLookedAtOnce(t *testing.T) {
+	s := newStage(t, experiment(), map[string]any{"disk": "1B"})
+	s.file(t, "w.csv", good)
+	s.file(t, "weights/x", "x")
+	for i, p := range []string{"w.csv", "other.csv", "w.csv", "other.csv"} {
+		s.task.Trials = append(s.task.Trials, schemas.Trial{ID: fmt.Sprintf("t%03d", i+2), Point: map[string]any{"workload": p}})
+	}
+	if err := run(context.Background(), s.task); err == nil {
+		t.Fatal("a workload of the matrix is missing")
+	}
+	var missing []string
+	for _, f := range s.output(t) {
+		if f.ID == "path.missing" {
+			missing = append(missing, f.Subject+" "+strings.TrimPrefix(f.File, s.dir+"/"))
+		}
+	}
+	if fmt.Sprint(missing) != "[param workload other.csv stage replay: workload other.csv]" {
+		t.Errorf("missing: %q", missing)
+	}
+}
+
+func TestAServiceIsLookedForInItsOwnPath(t *testing.T) {
+	exp := experiment()
+	exp.Service["real"] = schemas.Service{Engine: "openai", Config: map[string]any{"command": []any{"own-server"}}}
+	s := newStage(t, exp, map[string]any{"disk": "1B"})
+	s.file(t, "w.csv", good)
+	s.file(t, "weights/x", "x")
+	s.file(t, "bin/own-server", "#!/bin/sh\n")
+	if err := os.Chmod(filepath.Join(s.dir, "bin/own-server"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(context.Background(), s.task); err == nil {
+		t.Fatal("own-server is in no PATH")
+	}
+	s.task.ServiceEnv = map[string]map[string]string{"real": {"PATH": filepath.Join(s.dir, "bin")}}
+	if err := run(context.Background(), s.task); err != nil {
+		t.Errorf("with the machine file's PATH: %v", err)
+	}
+}
