@@ -64,19 +64,16 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 	}
 	fmt.Fprintf(b, "%s\n", title)
 	latency := grid{left: 2}
-	latency.row("trial", "latency, ms", "mean", "p50", "p95", "p99", "n", "failed")
+	latency.row("trial", "latency, ms", "mean", "p50 ", "p95 ", "p99 ", "n", "failed")
 	rates := grid{left: 1}
 	rates.row("trial", "ok/issued", "qos", "slo met", "req/s", "out tok/s", "makespan s", "errors")
 	for _, r := range results {
 		label := trialLabel(r)
-		if r.Result.Emulated {
-			label += " emulated"
-		}
+		rates.row(append([]string{label}, rateCells(r.Result, marks)...)...)
 		for _, m := range latencyRows(r.Result) {
 			latency.row(append([]string{label, m.title}, summaryCells(r.Result.Metrics[m.name], marks)...)...)
 			label = ""
 		}
-		rates.row(append([]string{trialLabel(r)}, rateCells(r.Result, marks)...)...)
 	}
 	latency.write(b, "  ")
 	b.WriteByte('\n')
@@ -90,6 +87,9 @@ func trialLabel(r schemas.StageResult) string {
 	}
 	for _, k := range sortedNames(r.Point) {
 		label += fmt.Sprintf(" %s=%v", k, r.Point[k])
+	}
+	if r.Result.Emulated {
+		label += " emulated"
 	}
 	return label
 }
