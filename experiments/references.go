@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/internal/report"
 	"assay/schemas"
 )
 
@@ -97,6 +98,9 @@ func (c *checker) checkClaims() {
 			continue
 		}
 		c.checkName("stage", stage, at)
+		if err := report.CheckMetric(rest); err != nil {
+			c.at(at, "", "metric: %v", err)
+		}
 	}
 }
 
