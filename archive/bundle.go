@@ -16,9 +16,6 @@ import (
 	"assay/schemas"
 )
 
-// layerLimit is maxLayers; tests lower it.
-var layerLimit = maxLayers
-
 // repack copies the files of small packs into fuller ones, so that a run of very
 // many small trees fits a manifest. Trees keep pointing into their own packs;
 // the file list is what says where a run's bytes are.

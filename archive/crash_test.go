@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	useMemory()
+	_ = flag.Set("rapid.checks", "40") // the command line still overrides it
 	os.Exit(m.Run())
 }
 

@@ -54,29 +54,32 @@ func (l *Layout) CheckTree(ctx context.Context, treeBlob schemas.Digest) error {
 // file alone. dir appears at the end, whole.
 func (l *Layout) Materialize(ctx context.Context, treeBlob schemas.Digest, sub, dir string) error {
 	t, err := l.readTree(treeBlob)
-	if err != nil {
-		return fmt.Errorf("materialize: %w", err)
+	if err == nil {
+		err = l.materialize(ctx, t, sub, dir)
 	}
-	entries := t.Entries
-	if sub != "" {
-		if !hasEntry(entries, sub) {
-			return fmt.Errorf("materialize %s of tree %s: %w", sub, treeBlob.Short(), fs.ErrNotExist)
-		}
-		entries = schemas.SubTree(entries, sub)
-		if err := checkLinks(entries); err != nil {
-			return fmt.Errorf("materialize %s of tree %s: %w", sub, treeBlob.Short(), err)
-		}
-	}
-	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("materialize: %s: %w", dir, fs.ErrExist)
-	}
-	err = writeFolder(dir, false, func(root *durable.Root) error {
-		return l.writeEntries(ctx, entries, t.Blobs, root)
-	})
 	if err != nil {
 		return fmt.Errorf("materialize tree %s: %w", treeBlob.Short(), err)
 	}
 	return nil
+}
+
+func (l *Layout) materialize(ctx context.Context, t schemas.Tree, sub, dir string) error {
+	entries := t.Entries
+	if sub != "" {
+		if !hasEntry(entries, sub) {
+			return fmt.Errorf("%s: %w", sub, fs.ErrNotExist)
+		}
+		entries = schemas.SubTree(entries, sub)
+		if err := checkLinks(entries); err != nil {
+			return fmt.Errorf("%s: %w", sub, err)
+		}
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%s: %w", dir, fs.ErrExist)
+	}
+	return writeFolder(dir, false, func(root *durable.Root) error {
+		return l.writeEntries(ctx, entries, t.Blobs, root)
+	})
 }
 
 func hasEntry(entries []schemas.TreeEntry, p string) bool {

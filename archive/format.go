@@ -35,7 +35,7 @@ const (
 // Limits of the format. A reader refuses what goes beyond them.
 const (
 	largeFileBytes   = 4 << 20   // from here on a file is a blob of its own
-	partBytes        = 1 << 30   // longest part of a large file
+	partBytes        = 1 << 30   // longest part of a large file, uncompressed
 	packTargetBytes  = 16 << 20  // aim of one pack, uncompressed
 	packLimitBytes   = 32 << 20  // longest pack, uncompressed
 	maxManifestBytes = 4 << 20   //
@@ -48,6 +48,12 @@ const (
 	maxLinkDepth     = 40
 	zstdWindowBytes  = 4 << 20
 	zstdMemoryBytes  = 64 << 20 // a decoder's limit for one frame's window
+)
+
+// Limits a writer keeps to; tests lower them.
+var (
+	partLimit  int64 = partBytes
+	layerLimit       = maxLayers
 )
 
 // Names at the top of an extracted run. File list paths cannot begin with them.

@@ -51,14 +51,21 @@ func parseIndex(b []byte) (v1.IndexManifest, error) {
 	return x, nil
 }
 
+// ErrIndex is wrapped when index.json is missing or damaged: its runs can then
+// be named by full digest only.
+var ErrIndex = errors.New("index.json is damaged")
+
 func (l *Layout) readIndex() (v1.IndexManifest, error) {
 	b, err := readAll(l.src, indexName, maxIndexBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w: it is missing", l.name, ErrIndex)
+	}
 	if err != nil {
 		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w", l.name, err)
 	}
 	x, err := parseIndex(b)
 	if err != nil {
-		return x, fmt.Errorf("read index of %s: %w", l.name, err)
+		return x, fmt.Errorf("read index of %s: %w: %w", l.name, ErrIndex, err)
 	}
 	return x, nil
 }

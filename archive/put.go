@@ -157,8 +157,8 @@ func (s *Store) putLarge(ctx context.Context, src *treeSource, i int) ([]schemas
 	}
 	whole := newHashReader(ctx, f)
 	var blobs []schemas.Blob
-	for left := e.Size; left > 0; left -= min(left, partBytes) {
-		length := min(left, partBytes)
+	for left := e.Size; left > 0; left -= min(left, partLimit) {
+		length := min(left, partLimit)
 		b, err := s.putPart(whole, length, squeeze)
 		if err != nil {
 			return nil, fmt.Errorf("store %s: %w", src.full(i), err)

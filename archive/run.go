@@ -161,6 +161,22 @@ func (l *Layout) copyEntry(ctx context.Context, e schemas.TreeEntry, blobs map[s
 	return nil
 }
 
+// Folder is where an extracted run lies; "" for one in a layout.
+func (r *Run) Folder() string { return r.folder }
+
+// Materialize writes the part of the run below sub to dir, which must not exist,
+// checking every byte. It is for runs in a layout: an extracted one lies in
+// Folder already.
+func (r *Run) Materialize(ctx context.Context, sub, dir string) error {
+	if r.folder != "" {
+		return fmt.Errorf("materialize %s of run %s: it is extracted in %s", sub, r.Digest.Short(), r.folder)
+	}
+	if err := r.layout.materialize(ctx, r.Files, sub, dir); err != nil {
+		return fmt.Errorf("materialize from run %s: %w", r.Digest.Short(), err)
+	}
+	return nil
+}
+
 // Extract writes the whole run to dir, which must not exist or be empty: its
 // documents at the top and every file at its path. dir appears at the end, whole
 // and durable.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"assay/internal/durable"
 )
@@ -55,17 +56,30 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: its format is version %d, this assay reads version %d: use a newer assay", dir, f.Version, FormatVersion)
 	}
 	s := &Store{dir: abs, Layout: &Layout{src: folderSource{abs}, name: abs}}
-	for _, sub := range storeDirs {
-		if err := durable.MkdirAll(filepath.Join(abs, sub)); err != nil {
-			return nil, fmt.Errorf("open store %s: %w", dir, err)
-		}
-	}
-	for _, sub := range []string{"", "assay", blobsDir} {
-		if err := durable.SweepTemps(filepath.Join(abs, sub)); err != nil {
-			return nil, fmt.Errorf("open store %s: sweep temporary files: %w", dir, err)
-		}
+	if err := s.prepare(); err != nil && !readOnly(err) {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// prepare makes folders that a copy of a store may lack, and sweeps.
+func (s *Store) prepare() error {
+	for _, sub := range storeDirs {
+		if err := durable.MkdirAll(s.path(sub)); err != nil {
+			return err
+		}
+	}
+	for _, sub := range []string{"", "assay", "assay/records", "assay/work", blobsDir} {
+		if err := durable.SweepTemps(s.path(sub)); err != nil {
+			return fmt.Errorf("sweep temporary files: %w", err)
+		}
+	}
+	return nil
+}
+
+// readOnly says that a store may only be read, which is enough to verify it.
+func readOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 const blobsDir = "blobs/sha256"
