@@ -27,7 +27,7 @@ const (
 // what is killed is the real program, supervisors and engines included.
 func TestMain(m *testing.M) {
 	if supervise.IsWorker(os.Args[1:]) {
-		os.Exit(supervise.Main())
+		syscall.Exit(supervise.Main()) // os.Exit waits a second under the race detector
 	}
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		os.Exit(asAssay())
