@@ -22,7 +22,7 @@ func Statfs(path string) (int64, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	free := st.Bavail * uint64(st.Bsize) //nolint:unconvert // the field's type differs between systems
+	free := st.Bavail * uint64(st.Bsize)
 	if free > 1<<62 {
 		free = 1 << 62
 	}

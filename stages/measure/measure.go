@@ -60,7 +60,10 @@ func run(ctx context.Context, task *pipeline.Task) error {
 		return err
 	}
 	opts := clientOptions(task, set, plan)
-	sent := send(ctx, task, opts, log)
+	sent, logged := send(ctx, task, opts, log)
+	if logged != nil {
+		return &pipeline.InfraError{Op: "write the request log", Err: logged}
+	}
 	// What was recorded is folded and kept, however the sending ended.
 	res, err := fold(task, set, plan, opts.Anchor)
 	if err != nil {
@@ -144,7 +147,7 @@ func openLog(task *pipeline.Task) (*report.RecordWriter, error) {
 	}
 	f, err := durable.OpenAppend(path)
 	if err != nil {
-		return nil, fmt.Errorf("request log: %w", err)
+		return nil, &pipeline.InfraError{Op: "make the request log", Err: err}
 	}
 	w, err := report.NewRecordWriter(f)
 	if err != nil {
@@ -153,8 +156,9 @@ func openLog(task *pipeline.Task) (*report.RecordWriter, error) {
 	return w, nil
 }
 
-// send runs the load. The log is flushed every second and closed at the end.
-func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter) error {
+// send runs the load. The log is flushed every second and closed at the end; what
+// is wrong with it is told apart from what is wrong with the load.
+func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter) (sent, logged error) {
 	state := &progress{}
 	opts.Progress = state.set
 	tick := time.NewTicker(time.Second)
@@ -172,11 +176,11 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 			}
 		}
 	}()
-	err := loadgen.Run(ctx, opts, log.Write)
+	sent = loadgen.Run(ctx, opts, log.Write)
 	close(stop)
 	<-flushed
 	state.tell(task)
-	return errors.Join(err, log.Close())
+	return sent, log.Close()
 }
 
 // fold reads the log back, so that the result is one over what is archived.
@@ -221,10 +225,10 @@ func writeResult(task *pipeline.Task, res schemas.Result, conds []schemas.Condit
 		return err
 	}
 	if err := durable.WriteFile(filepath.Join(dir, ConditionsFile), append(c, '\n'), 0o644); err != nil {
-		return fmt.Errorf("conditions: %w", err)
+		return &pipeline.InfraError{Op: "write conditions", Err: err}
 	}
 	if err := durable.WriteFile(filepath.Join(dir, ResultFile), append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("result: %w", err)
+		return &pipeline.InfraError{Op: "write the result", Err: err}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"assay/internal/durable"
 	"assay/internal/engines/emulated"
 	"assay/internal/loadgen"
 	"assay/internal/report"
@@ -429,6 +430,31 @@ func TestRefusesWhatCannotBeSent(t *testing.T) {
 		}
 		if left, _ := os.ReadDir(filepath.Join(s.task.Dir, "outputs")); len(left) != 0 {
 			t.Errorf("%s: published %v", c.name, left)
+		}
+	}
+}
+
+func TestAFullDiskIsNotTheExperimentsFault(t *testing.T) {
+	e := startEngine(t, fast("m0", "m1"), func() {})
+	for _, c := range []struct {
+		op   durable.Op
+		file string
+	}{
+		{durable.OpWrite, RequestsFile}, {durable.OpFsync, RequestsFile}, {durable.OpCreate, RequestsFile}, {durable.OpRename, ScheduleFile}, {durable.OpRename, ResultFile},
+	} {
+		s := newStage(t, e, synthForm, map[string]any{})
+		full := errors.New("no space left")
+		durable.SetHook(func(op durable.Op, path string) error {
+			if op == c.op && filepath.Base(path) == c.file {
+				return full
+			}
+			return nil
+		})
+		err := run(context.Background(), s.task)
+		durable.SetHook(nil)
+		var infra *pipeline.InfraError
+		if !errors.As(err, &infra) || !errors.Is(err, full) {
+			t.Errorf("%s of %s fails: error %v, want an infrastructure error", c.op, c.file, err)
 		}
 	}
 }

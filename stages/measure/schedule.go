@@ -118,10 +118,10 @@ func writeSchedule(task *pipeline.Task, p plan) error {
 		}
 	}
 	if err := buf.Flush(); err != nil {
-		return fmt.Errorf("schedule: %w", err)
+		return &pipeline.InfraError{Op: "write the schedule", Err: err}
 	}
 	if err := f.Commit(); err != nil {
-		return fmt.Errorf("schedule: %w", err)
+		return &pipeline.InfraError{Op: "write the schedule", Err: err}
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func serviceConditions(c *conditionList, task *pipeline.Task) {
 	if len(argv) > 0 {
 		c.add("command_line", argv)
 	} else {
-		c.either("command_line", emulatedOnly(task, "none: started in process"), "the service was attached to, not started")
+		c.either("command_line", emulatedOnly(task, "none: built into this client"), "the service was attached to, not started")
 	}
 	c.either("device_ids", devices(svc), "the service names no devices")
 	for _, s := range engineSettings {

@@ -61,6 +61,10 @@ type collector struct {
 
 func (c *collector) add(list ...schemas.Finding) {
 	for _, f := range list {
+		// A line of a file is wrong once, however many stages read it.
+		if f.Line > 0 && !c.first(f.ID+" "+f.Message, fmt.Sprint(f.File, f.Line)) {
+			continue
+		}
 		c.task.Report(f)
 		c.findings = append(c.findings, f)
 	}

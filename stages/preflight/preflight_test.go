@@ -174,6 +174,9 @@ func TestEveryFaultIsFoundBeforeItRefuses(t *testing.T) {
 	if !errors.As(err, &refused) {
 		t.Fatalf("error %v, want a refusal", err)
 	}
+	if len(refused.Findings) != len(s.reported) {
+		t.Errorf("the refusal has %d findings, %d were reported", len(refused.Findings), len(s.reported))
+	}
 	errs := verdicts(s.output(t), schemas.SeverityError)
 	for _, want := range []string{
 		fmt.Sprintf("port %d: port.taken", port), "port 99999: port.invalid", "store: disk.room", "model q: checkpoint: path.missing",
@@ -184,8 +187,18 @@ func TestEveryFaultIsFoundBeforeItRefuses(t *testing.T) {
 			t.Errorf("no error %q in %q", want, errs)
 		}
 	}
-	if len(refused.Findings) != len(s.reported) {
-		t.Errorf("the refusal has %d findings, %d were reported", len(refused.Findings), len(s.reported))
+	s.task.Config["workload"] = filepath.Join(s.dir, "w.csv")
+	if err := run(context.Background(), s.task); err == nil {
+		t.Fatal("passed")
+	}
+	bad := 0
+	for _, f := range s.output(t) {
+		if f.ID == "workload.form" && f.Severity == schemas.SeverityError {
+			bad++
+		}
+	}
+	if bad != 1 {
+		t.Errorf("one bad line is named %d times", bad)
 	}
 }
 

@@ -154,7 +154,7 @@ func (w *warmup) model(ctx context.Context, model string) (ModelSummary, error) 
 		w.index++
 		ms.Sent++
 		if err := errors.Join(w.log.Write(rec), w.log.Flush()); err != nil {
-			return ms, err
+			return ms, &pipeline.InfraError{Op: "write the request log", Err: err}
 		}
 		v, ok := metrics.E2EMs(&rec)
 		if !ok {
