@@ -23,13 +23,13 @@ func findingText(f schemas.Finding, indent string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%-8s %s: %s [%s]\n", indent, f.Severity, f.Subject, f.Message, f.ID)
 	more := indent + strings.Repeat(" ", 9)
-	if f.File != "" {
+	if f.File != "" && f.Line > 0 {
 		fmt.Fprintf(&b, "%sat %s:%d:%d\n", more, f.File, f.Line, f.Column)
 	}
 	if f.Blob != "" {
 		fmt.Fprintf(&b, "%sblob %s\n", more, f.Blob)
 	}
-	if f.Stage != "" {
+	if f.Stage != "" && (f.Blob != "" || f.Path != "" || len(f.Paths) > 0) {
 		fmt.Fprintf(&b, "%sstage %s\n", more, strings.TrimSuffix(f.Stage+" trial "+f.Trial, " trial "))
 	}
 	if f.Path != "" {
@@ -73,10 +73,8 @@ func bySubject(findings []schemas.Finding) [][]schemas.Finding {
 
 func findingsText(findings []schemas.Finding) string {
 	var b strings.Builder
-	for _, group := range bySubject(findings) {
-		for _, f := range group {
-			b.WriteString(findingText(f, "  "))
-		}
+	for _, f := range slices.Concat(bySubject(findings)...) {
+		b.WriteString(findingText(f, "  "))
 	}
 	return b.String()
 }

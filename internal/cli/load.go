@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -140,6 +139,3 @@ func sweep(token string) error {
 	_, err := supervise.Sweep(token)
 	return err
 }
-
-// notFound says whether an error is about a file that is not there.
-func notFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }

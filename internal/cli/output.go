@@ -17,13 +17,6 @@ func (c *call) printf(format string, args ...any) {
 	}
 }
 
-// note writes a message for people that is no result.
-func (c *call) note(format string, args ...any) {
-	if !c.quiet {
-		fmt.Fprintf(c.stderr, format+"\n", args...)
-	}
-}
-
 // printJSON writes the one JSON document of the command: null lists and maps as
 // empty ones, two spaces of indentation.
 func (c *call) printJSON(v any) error {

@@ -73,7 +73,8 @@ func printFindings(c *call, findings []schemas.Finding, allowUnknown []string) e
 		code = ExitRefused
 	}
 	if c.asJSON {
-		if err := c.printJSON(schemas.Findings{Schema: schemas.FindingsV1, Findings: findings}); err != nil {
+		ordered := slices.Concat(bySubject(findings)...)
+		if err := c.printJSON(schemas.Findings{Schema: schemas.FindingsV1, Findings: ordered}); err != nil {
 			return err
 		}
 		return exitWith(code)

@@ -33,7 +33,7 @@ func runShow(c *call) error {
 	if err != nil {
 		return err
 	}
-	run, err := ref.Run(c.ctx)
+	run, err := c.readRun(ref)
 	if err != nil {
 		return err
 	}

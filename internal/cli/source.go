@@ -48,7 +48,7 @@ func (c *call) openSource(l *loaded) (*sourceRun, error) {
 	if verdict.Verdict != archive.Valid {
 		return nil, refusal("source.invalid", "source run "+name, "it is "+verdict.Verdict+firstFinding(verdict.Findings), "`assay verify "+name+"` says more; use an intact copy")
 	}
-	run, err := ref.Run(c.ctx)
+	run, err := c.readRun(ref)
 	if err != nil {
 		return nil, err
 	}

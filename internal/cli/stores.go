@@ -50,7 +50,17 @@ func (c *call) openRun(ref string) (*archive.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.Run(c.ctx)
+	return c.readRun(r)
+}
+
+// readRun reads the documents of a run that was found: when it cannot, the
+// archive is damaged, whatever the file system calls it.
+func (c *call) readRun(r archive.Ref) (*archive.Run, error) {
+	run, err := r.Run(c.ctx)
+	if err != nil && c.ctx.Err() == nil {
+		err = withCode(ExitUnverified, fmt.Errorf("%w: `assay verify %s` says more", err, r.Name))
+	}
+	return run, err
 }
 
 // checkTag refuses a name that cannot be a tag, or that would read as something
@@ -65,7 +75,7 @@ func checkTag(name string) error {
 	return nil
 }
 
-// tagOf returns the tags of a run in the store, in order; none elsewhere.
+// tagsOf returns the tags of a run in the store, in order; none elsewhere.
 func tagsOf(ctx context.Context, s *archive.Store, d schemas.Digest) ([]string, error) {
 	runs, err := s.Runs(ctx)
 	if err != nil {

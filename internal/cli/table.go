@@ -43,6 +43,4 @@ func (l listing) row(cells ...string) {
 	l.w.AppendRow(row)
 }
 
-func (l listing) rows() int { return l.w.Length() }
-
 func (l listing) String() string { return l.w.Render() + "\n" }
