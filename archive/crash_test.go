@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,7 +24,7 @@ const crashEnv = "ARCHIVE_TEST_CRASH_AT"
 // TestMain lets the test binary be the process that is killed.
 func TestMain(m *testing.M) {
 	if at := os.Getenv(crashEnv); at != "" {
-		crashChild(at, os.Args[len(os.Args)-1])
+		crashChild(at, os.Args[1], os.Args[2])
 		return
 	}
 	useMemory()
@@ -157,7 +158,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // crashChild seals a run and kills itself at an operation.
-func crashChild(at, dir string) {
+func crashChild(at, dir, id string) {
 	n, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -175,7 +176,7 @@ func crashChild(at, dir string) {
 	var req schemas.SealRequest
 	if err == nil {
 		m := &childTB{}
-		if req, err = runRequest(m, s, "r1", tinyStages()); err == nil {
+		if req, err = runRequest(m, s, id, tinyStages()); err == nil {
 			_, err = s.Seal(context.Background(), req)
 		}
 		m.clean()
@@ -220,12 +221,12 @@ func TestKilledProcess(t *testing.T) {
 	for n := 1; n <= 60; n += 4 {
 		dir := filepath.Join(t.TempDir(), "s")
 		t.Setenv("TMPDIR", t.TempDir())
-		out, err := child(strconv.Itoa(n), dir)
+		out, err := child(strconv.Itoa(n), dir, "r1")
 		if err == nil {
 			t.Fatalf("operation %d: the process was not killed: %s", n, out)
 		}
 		temps, _ := filepath.Glob(filepath.Join(dir, blobsDir, ".tmp-*"))
-		if out, err := child("1000000", dir); err != nil {
+		if out, err := child("1000000", dir, "r1"); err != nil {
 			t.Fatalf("operation %d: %v: %s", n, err, out)
 		}
 		s, err := Open(dir)
@@ -250,9 +251,45 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-func child(at, dir string) (string, error) {
-	cmd := exec.Command(os.Args[0], dir)
+func child(at, dir, id string) (string, error) {
+	cmd := exec.Command(os.Args[0], dir, id)
 	cmd.Env = append(os.Environ(), crashEnv+"="+at)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
+}
+
+// Processes that make the same store and seal into it at once lose nothing.
+func TestConcurrentProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	dir := filepath.Join(t.TempDir(), "s")
+	const processes = 5
+	var wg sync.WaitGroup
+	for i := range processes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if out, err := child("1000000", dir, "r"+strconv.Itoa(i)); err != nil {
+				t.Errorf("process %d: %v: %s", i, err, out)
+			}
+		}()
+	}
+	wg.Wait()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := s.Runs(context.Background())
+	if err != nil || len(runs) != processes {
+		t.Fatalf("%d runs, %v, want %d", len(runs), err, processes)
+	}
+	for _, r := range runs {
+		v, err := s.Verify(context.Background(), r.Digest)
+		wantVerdict(t, v, err, Valid)
+	}
+	recs, err := s.RecordsByStage(context.Background(), "demo/sample", "gen")
+	if err != nil || len(recs) != processes {
+		t.Errorf("%d records, %v, want %d", len(recs), err, processes)
+	}
 }

@@ -295,6 +295,7 @@ func FuzzExtract(f *testing.F) {
 		f.Add(b, "a", int64(0), int64(4))
 	}
 	f.Add([]byte("content"), "a/../../b", int64(3), int64(4))
+	s := newStore(f)
 	f.Fuzz(func(t *testing.T, content []byte, name string, offset, length int64) {
 		if err := walkTar(bytes.NewReader(content), func(h *tar.Header, r io.Reader) error {
 			if !filepath.IsLocal(h.Name) {
@@ -305,7 +306,6 @@ func FuzzExtract(f *testing.F) {
 		}); err == nil && len(content) == 0 {
 			return
 		}
-		s := newStore(t)
 		d, err := s.putBytes(content)
 		if err != nil {
 			t.Fatal(err)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,11 +84,7 @@ func runRequest(t testing.TB, s *Store, id string, stages map[string]map[string]
 	exp := []byte(`{"name":"demo/sample","schema":"assay/experiment/v1","stage":{},"trials":{"order":"sequential","repeat":1,"seed":0}}`)
 	run.Plan = schemas.Plan{Schema: schemas.PlanV1, Experiment: run.Experiment, Digest: schemas.DigestOf(exp),
 		Trials: []schemas.Trial{}, Nodes: []schemas.Node{}, Services: []schemas.PlanUnit{}, Stages: []schemas.PlanStage{}}
-	names := make([]string, 0, len(stages))
-	for n := range stages {
-		names = append(names, n)
-	}
-	for _, name := range sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(stages)) {
 		rec, err := storeStage(t, s, id, name, stages[name])
 		if err != nil {
 			return schemas.SealRequest{}, err
@@ -96,15 +94,6 @@ func runRequest(t testing.TB, s *Store, id string, stages map[string]map[string]
 	}
 	return schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("schema = \"assay/experiment/v1\"\n# " + id + "\n"),
 		Report: func(f schemas.FileSummary) (schemas.Report, error) { return sampleReport(run, f), nil }}, nil
-}
-
-func sorted(names []string) []string {
-	for i := range names {
-		for j := i; j > 0 && names[j] < names[j-1]; j-- {
-			names[j], names[j-1] = names[j-1], names[j]
-		}
-	}
-	return names
 }
 
 func storeStage(t testing.TB, s *Store, id, name string, files map[string]string) (schemas.RunRecord, error) {
