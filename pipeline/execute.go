@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"assay/internal/durable"
 	"assay/schemas"
@@ -179,8 +180,7 @@ func (e *execution) missingOutputs() error {
 
 // end writes the record of an executed stage.
 func (e *execution) end(ctx context.Context, cause error, preimage []byte) result {
-	var infra *InfraError
-	if errors.As(cause, &infra) {
+	if infra := infrastructure(e.node, cause); infra != nil {
 		return result{node: e.node.ID, err: infra}
 	}
 	e.record.EndedAt = e.Now()
@@ -194,6 +194,21 @@ func (e *execution) end(ctx context.Context, cause error, preimage []byte) resul
 		res.err = err
 	}
 	return res
+}
+
+// infrastructure tells a broken disk from a failed stage: the first leaves the
+// run open to be resumed, the second is a result.
+func infrastructure(n schemas.Node, cause error) error {
+	var infra *InfraError
+	if errors.As(cause, &infra) {
+		return infra
+	}
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(cause, errno) {
+			return &InfraError{"stage " + n.ID, cause}
+		}
+	}
+	return nil
 }
 
 func statusOf(ctx context.Context, cause error) schemas.StageStatus {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"syscall"
 
 	"assay/schemas"
 )
@@ -29,15 +28,6 @@ type fileStamp struct {
 	dev, ino uint64
 	size     int64
 	mtime    int64
-	ctime    int64
-}
-
-func stampOf(fi fs.FileInfo) fileStamp {
-	st := fileStamp{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
-	if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
-		st.dev, st.ino, st.ctime = uint64(sys.Dev), sys.Ino, sys.Ctim.Nano()
-	}
-	return st
 }
 
 // hashInput hashes a file or a folder. Symbolic links are followed: model caches

@@ -62,7 +62,8 @@ type ServiceLaunch struct {
 	Config  map[string]any // resolved
 	Env     map[string]string
 	LogDir  string
-	Token   string // marks its processes
+	Token   string   // marks its processes
+	Secrets []string // values that must not reach its log
 }
 
 // Service is a started or attached service.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -514,5 +515,19 @@ func TestFindingsOfAGateEnterNoKey(t *testing.T) {
 		if x.Stage == "a" && x.Decision != "reuse" {
 			t.Errorf("explain: %+v", x)
 		}
+	}
+}
+
+func TestFullDiskIsNotAFailedStage(t *testing.T) {
+	l := newLab(t)
+	l.stage("a", "command", "echo one", nil)
+	opts := l.options()
+	opts.Kinds[0].Run = func(context.Context, *pipeline.Task) error {
+		return fmt.Errorf("write x: %w", syscall.ENOSPC)
+	}
+	_, err := pipeline.Run(context.Background(), opts)
+	var infra *pipeline.InfraError
+	if !errors.As(err, &infra) || !strings.Contains(err.Error(), "a@t001") {
+		t.Errorf("%v", err)
 	}
 }

@@ -134,7 +134,8 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	if err := durable.MkdirAll(u.logDir); err != nil {
 		return nil, err
 	}
-	return l.StartService(ctx, ServiceLaunch{Unit: u.plan.ID, Service: u.plan.Service, Engine: def.Engine, Config: config, Env: env, LogDir: u.logDir, Token: l.token})
+	secrets := slices.Sorted(maps.Keys(l.secretValues()))
+	return l.StartService(ctx, ServiceLaunch{Secrets: secrets, Unit: u.plan.ID, Service: u.plan.Service, Engine: def.Engine, Config: config, Env: env, LogDir: u.logDir, Token: l.token})
 }
 
 // stopUnits ends services whose work is done, or all of them once the run is

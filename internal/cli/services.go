@@ -24,7 +24,7 @@ func startService(ctx context.Context, l pipeline.ServiceLaunch) (pipeline.Servi
 		env = append(env, k+"="+v)
 	}
 	begun := time.Now()
-	i, err := engines.Start(ctx, engines.Launch{Service: l.Service, Unit: l.Unit, Engine: l.Engine, Config: l.Config, Env: env, LogDir: l.LogDir, Token: l.Token})
+	i, err := engines.Start(ctx, engines.Launch{Service: l.Service, Unit: l.Unit, Engine: l.Engine, Config: l.Config, Env: env, LogDir: l.LogDir, Token: l.Token, Secrets: l.Secrets})
 	if err != nil {
 		return nil, err
 	}

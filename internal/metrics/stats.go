@@ -46,6 +46,17 @@ func StdDev(xs []float64) (float64, bool) {
 	return math.Sqrt(Sum(squares) / float64(len(xs))), true
 }
 
+// SampleStdDev is the standard deviation of a population that xs is a sample of
+// (n-1 in the denominator): what is stated over trials. False below two samples.
+func SampleStdDev(xs []float64) (float64, bool) {
+	sd, ok := StdDev(xs)
+	if !ok || len(xs) < 2 {
+		return 0, false
+	}
+	n := float64(len(xs))
+	return sd * math.Sqrt(n/(n-1)), true
+}
+
 // CV is the population standard deviation over the mean (no unit). It is 0 for an
 // empty set and for a mean of zero, and then not defined.
 func CV(xs []float64) (cv float64, defined bool) {

@@ -83,7 +83,7 @@ func TestFoldsTrialsOfEachPoint(t *testing.T) {
 		switch m.Metric {
 		case "e2e_ms.mean":
 			checked++
-			if m.Unit != "ms" || m.N != 2 || math.Abs(*m.Mean-200) > 1e-9 || math.Abs(*m.StdDev-100) > 1e-9 || math.Abs(*m.Values[1].Value-300) > 1e-9 {
+			if m.Unit != "ms" || m.N != 2 || math.Abs(*m.Mean-200) > 1e-9 || math.Abs(*m.StdDev-100*math.Sqrt2) > 1e-9 || math.Abs(*m.Values[1].Value-300) > 1e-9 {
 				t.Errorf("%+v, mean %v", m, *m.Mean)
 			}
 		case "qos.mean": // without a target there is none, and the summary says why

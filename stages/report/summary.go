@@ -31,7 +31,7 @@ type MetricSummary struct {
 	Values []TrialValue `json:"values"`
 	N      int          `json:"n"`
 	Mean   *float64     `json:"mean,omitempty"`
-	StdDev *float64     `json:"stddev,omitempty"` // population
+	StdDev *float64     `json:"stddev,omitempty"` // of the sample of trials; absent below two
 }
 
 // TrialValue is one trial's value, or why there is none.
@@ -111,7 +111,8 @@ func overTrials(metric string, group []schemas.StageResult) MetricSummary {
 	m.N = len(xs)
 	if mean, ok := metrics.Mean(xs); ok {
 		m.Mean = &mean
-		sd, _ := metrics.StdDev(xs)
+	}
+	if sd, ok := metrics.SampleStdDev(xs); ok {
 		m.StdDev = &sd
 	}
 	return m
