@@ -253,7 +253,8 @@ func TestKilledProcess(t *testing.T) {
 
 func child(at, dir, id string) (string, error) {
 	cmd := exec.Command(os.Args[0], dir, id)
-	cmd.Env = append(os.Environ(), crashEnv+"="+at)
+	// The race detector would wait a second before each exit.
+	cmd.Env = append(os.Environ(), crashEnv+"="+at, "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
