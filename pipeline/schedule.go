@@ -28,15 +28,14 @@ type result struct {
 }
 
 type unitState struct {
-	plan     schemas.PlanUnit
-	state    unitPhase
-	left     int // nodes not yet finished
-	attempt  int
-	live     Service
-	record   schemas.ServiceRecord
-	logDir   string
-	failure  string
-	deadSeen bool
+	plan    schemas.PlanUnit
+	state   unitPhase
+	left    int // nodes not yet finished
+	attempt int
+	live    Service
+	record  schemas.ServiceRecord
+	logDir  string
+	failure string
 }
 
 type unitPhase int
