@@ -37,8 +37,8 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 	  done; \
 	done
 
-soak: ## kill a run at random SOAK times (200) and resume it
-	ASSAY_SOAK=$(SOAK) $(GO) test -run 'Kill' -timeout 4h -count=1 ./...
+soak: ## kill a run at each of its writes, and at random SOAK times (200); resume it each time
+	ASSAY_SOAK=$(SOAK) ASSAY_EXHAUSTIVE=1 $(GO) test -run Kill -timeout 4h -count=1 -v ./internal/crashtest
 
 bench: ## every benchmark once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

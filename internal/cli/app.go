@@ -42,9 +42,13 @@ type call struct {
 // exit code. It never exits the process.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	wrote := false
-	base := call{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, argv: args, asJSON: wantsJSON(args), wrote: &wrote}
+	out := &checkedWriter{w: stdout}
+	base := call{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, argv: args, asJSON: wantsJSON(args), wrote: &wrote}
 	name, err := dispatch(base, args)
 	code := exitCode(err)
+	if out.err != nil && (err == nil || code == ExitInfra) {
+		err, code = fmt.Errorf("write to stdout: %w", out.err), ExitInfra
+	}
 	var status *statusError
 	if err == nil || errors.As(err, &status) {
 		return code
@@ -59,6 +63,21 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 	}
 	return code
+}
+
+// checkedWriter remembers that a write failed: a result that did not arrive is
+// no success, whoever printed it.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
 }
 
 func dispatch(base call, args []string) (name string, err error) {

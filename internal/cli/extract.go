@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"assay/schemas"
@@ -24,11 +27,16 @@ func extractCommand() *command {
 }
 
 func runExtract(c *call) error {
+	dir := c.Args().Get(1)
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return usagef("%s is not empty: name a folder that does not exist yet", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return withCode(ExitUsage, err)
+	}
 	run, err := c.openRun(c.Args().Get(0))
 	if err != nil {
 		return err
 	}
-	dir := c.Args().Get(1)
 	if err := run.Extract(c.ctx, dir); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -40,6 +41,9 @@ func runReplay(c *call) error {
 		if c.String(name) == "" {
 			return usagef("--%s is missing: want `assay replay --csv FILE --url URL`", name)
 		}
+	}
+	if u, err := url.Parse(c.String("url")); err != nil || u.User != nil {
+		return usagef("--url: want http://HOST:PORT without a user: the command line is archived")
 	}
 	if c.IsSet("tag") {
 		if err := checkTag(c.String("tag")); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"time"
 
@@ -160,15 +161,34 @@ func nextText(c *call, doc runDoc) string {
 		ref = doc.Tag
 	}
 	fmt.Fprintf(&b, " in %s\n\nnext:\n", c.storeDir())
-	store := ""
-	if s := c.String("store"); s != "" {
-		store = " --store " + s
-	}
+	store := flagText(c, "store")
 	fmt.Fprintf(&b, "  assay show %s%s\n  assay verify %s%s\n", ref, store, ref, store)
 	if file := c.Args().First(); file != "" {
-		fmt.Fprintf(&b, "  assay explain %s%s\n  assay run %s%s\n", file, store, file, store)
+		same := shellWord(file) + flagText(c, "machine") + flagText(c, "source-run") + store
+		for _, set := range c.StringSlice("set") {
+			same += " --set " + shellWord(set)
+		}
+		fmt.Fprintf(&b, "  assay explain %s\n  assay run %s\n", same, same)
 	}
 	return b.String()
+}
+
+// flagText repeats a flag as it was given, "" for one that was not.
+func flagText(c *call, name string) string {
+	if v := c.String(name); v != "" {
+		return " --" + name + " " + shellWord(v)
+	}
+	return ""
+}
+
+// plainWord needs no quotes in a shell.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=,@%+-]+$`)
+
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // printRefusal prints what refused a run before anything was started.

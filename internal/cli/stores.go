@@ -36,6 +36,9 @@ func (c *call) resolve(ref string) (archive.Ref, error) {
 }
 
 func resolveIn(ctx context.Context, s *archive.Store, ref string) (archive.Ref, error) {
+	if _, err := s.Runs(ctx); err != nil {
+		return archive.Ref{}, err // the store is at fault, not the reference
+	}
 	r, err := s.Resolve(ctx, ref)
 	var corrupt *archive.CorruptError
 	if err != nil && !errors.As(err, &corrupt) {

@@ -45,6 +45,9 @@ func runVerify(c *call) error {
 	doc, code := verifyDoc{}, ExitOK
 	for _, name := range c.Args().Slice() {
 		ref, err := c.resolve(name)
+		if err != nil && exitCode(err) == ExitInfra {
+			err = withCode(ExitUnverified, err) // what cannot be read cannot be verified
+		}
 		if err != nil {
 			return err
 		}
