@@ -30,12 +30,7 @@ lint: ## gofmt, go vet, golangci-lint
 	$(GOLANGCI) run ./...
 
 fuzz: ## every fuzz target for FUZZTIME (20s)
-	@set -e; for dir in $$(git ls-files '*_test.go' | xargs grep -l '^func Fuzz' | xargs -n1 dirname | sort -u); do \
-	  for target in $$($(GO) test -list '^Fuzz' ./$$dir | grep '^Fuzz'); do \
-	    echo "fuzz $$dir $$target $(FUZZTIME)"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$dir; \
-	  done; \
-	done
+	GO=$(GO) bash .ci/fuzz $(FUZZTIME)
 
 soak: ## kill a run at each of its writes, and at random SOAK times (200); resume it each time
 	ASSAY_SOAK=$(SOAK) ASSAY_EXHAUSTIVE=1 $(GO) test -run Kill -timeout 4h -count=1 -v ./internal/crashtest
@@ -44,7 +39,7 @@ bench: ## every benchmark once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 ci: lint test race ## what every change must pass
-	$(MAKE) fuzz FUZZTIME=$(FUZZTIME)
+	bash .ci/fuzz $(FUZZTIME)
 	$(MAKE) build
 	bash .ci/e2e
 
