@@ -26,6 +26,7 @@ race: ## every test under the race detector
 
 lint: ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted"; exit 1; fi
+	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(GOLANGCI) run ./...
 
