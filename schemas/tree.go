@@ -1,7 +1,7 @@
 package schemas
 
 import (
-	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -13,33 +13,17 @@ const (
 	EntrySymlink = "symlink"
 )
 
-// treeIdentity is the part of an entry that its tree's digest covers. It is a
-// type of its own so that a field added to TreeEntry cannot change a digest by
-// accident.
-type treeIdentity struct {
-	Path       string `json:"path"`
-	Kind       string `json:"kind"`
-	Executable bool   `json:"executable,omitempty"`
-	Size       int64  `json:"size,omitempty"`
-	Digest     Digest `json:"digest,omitempty"`
-	Target     string `json:"target,omitempty"`
-}
-
 // TreeDigest returns the digest of a tree: the SHA-256 of the RFC 8785 JSON of
 // the array of its entries, byte-sorted by path, each an object with path, kind
 // and, where they are not empty, executable, size, digest and target. Where the
 // bytes are stored (parts) is not part of it. Entries need not be sorted.
 func TreeDigest(entries []TreeEntry) (Digest, error) {
-	ids := make([]treeIdentity, len(entries))
-	for i, e := range entries {
-		ids[i] = treeIdentity{Path: e.Path, Kind: e.Kind, Executable: e.Executable, Size: e.Size, Digest: e.Digest, Target: e.Target}
+	byPath := func(i, j int) bool { return entries[i].Path < entries[j].Path }
+	if !sort.SliceIsSorted(entries, byPath) {
+		entries = slices.Clone(entries)
+		sort.SliceStable(entries, byPath)
 	}
-	sort.SliceStable(ids, func(i, j int) bool { return ids[i].Path < ids[j].Path })
-	b, err := Canonical(ids)
-	if err != nil {
-		return "", fmt.Errorf("tree digest: %w", err)
-	}
-	return DigestOf(b), nil
+	return treeDigest(entries)
 }
 
 // SubTree returns the entries below prefix with the prefix cut from their
