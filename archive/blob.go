@@ -61,8 +61,12 @@ func (w *blobWriter) commit() (schemas.Digest, error) {
 }
 
 // keepBlob reports whether the blob is there already. Another process may have
-// renamed it into place and not yet synced the folder, so that is done here.
+// renamed it into place and not yet synced the folder, so that is done here. It
+// is freshened first: what is reused is as new as what is written.
 func (s *Store) keepBlob(d schemas.Digest, size int64) (bool, error) {
+	if have, err := s.freshen(d); !have || err != nil {
+		return false, err
+	}
 	info, err := os.Lstat(s.blobPath(d))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -107,7 +107,11 @@ func (s *Store) appendRecordLine(line recordLine) error {
 // RecordsByKey lists every record of a key, oldest first. Records whose blob is
 // missing or corrupt are left out: `verify` names them.
 func (s *Store) RecordsByKey(ctx context.Context, key schemas.Key) ([]schemas.StoredRecord, error) {
-	return s.records(ctx, "of "+key.Short(), func(l recordLine) bool { return l.Key == key && key != "" })
+	list, err := s.records(ctx, "of "+key.Short(), func(l recordLine) bool { return l.Key == key && key != "" })
+	if err == nil {
+		err = s.freshenRecords(list)
+	}
+	return list, err
 }
 
 // RecordsByStage lists every record of a stage of an experiment, newest first.

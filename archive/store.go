@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"assay/internal/durable"
@@ -16,8 +17,9 @@ import (
 // goroutines, and several processes of one host may have it open.
 type Store struct {
 	*Layout
-	index recordIndex
-	dir   string
+	index  recordIndex
+	dir    string
+	leases atomic.Int64 // held through this value
 }
 
 type formatDoc struct {
@@ -69,7 +71,7 @@ func (s *Store) prepare() error {
 			return err
 		}
 	}
-	for _, sub := range []string{"", "assay", "assay/records", "assay/work", blobsDir} {
+	for _, sub := range []string{"", "assay", "assay/records", "assay/work", "assay/journals", leaseDir, blobsDir} {
 		if err := durable.SweepTemps(s.path(sub)); err != nil {
 			return fmt.Errorf("sweep temporary files: %w", err)
 		}
@@ -84,7 +86,7 @@ func readOnly(err error) bool {
 
 const blobsDir = "blobs/sha256"
 
-var storeDirs = []string{blobsDir, "assay/records", "assay/journals", "assay/work", "assay/leases"}
+var storeDirs = []string{blobsDir, "assay/records", "assay/journals", "assay/work", leaseDir}
 
 // Create makes a store in dir, which must not exist or be empty, and opens it.
 func Create(dir string) (*Store, error) {
@@ -157,7 +159,7 @@ func (s *Store) WorkDir() string { return filepath.Join(s.dir, "assay", "work") 
 // JournalDir holds the journals of runs.
 func (s *Store) JournalDir() string { return filepath.Join(s.dir, "assay", "journals") }
 
-// LeaseDir holds the locks of live processes.
+// LeaseDir holds the leases of processes that write runs.
 func (s *Store) LeaseDir() string { return filepath.Join(s.dir, "assay", "leases") }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }

@@ -84,6 +84,14 @@ func execute(c *call, l *loaded) (err error) {
 	if opts.RunID, err = pipeline.NewRunID(time.Now()); err != nil {
 		return err
 	}
+	if resume != nil {
+		opts.RunID = resume.RunID
+	}
+	release, err := store.Lease(c.ctx, opts.RunID)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	shown := c.progress()
 	opts.Events = shown.event
 	out, err := pipeline.Run(c.ctx, opts)

@@ -39,10 +39,7 @@ func OpenAppend(path string) (*AppendFile, error) {
 
 // Append writes b at the end in one call. It is durable only after Sync.
 func (a *AppendFile) Append(b []byte) error {
-	if err := before(OpWrite, a.path); err != nil {
-		return err
-	}
-	_, err := a.f.Write(b)
+	_, err := write(a.f, a.path, b)
 	return err
 }
 

@@ -49,11 +49,7 @@ func Create(finalPath string) (*File, error) {
 
 // Write adds b. After an error the file can only be aborted.
 func (f *File) Write(b []byte) (int, error) {
-	if err := before(OpWrite, f.temp); err != nil {
-		f.failed = true
-		return 0, err
-	}
-	n, err := f.f.Write(b)
+	n, err := write(f.f, f.temp, b)
 	if err != nil {
 		f.failed = true
 	}

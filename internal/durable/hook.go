@@ -1,6 +1,9 @@
 package durable
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"sync/atomic"
 )
@@ -18,7 +21,18 @@ const (
 	OpRemove  Op = "remove"
 	OpSyncDir Op = "syncdir"
 	OpSymlink Op = "symlink"
+	OpTouch   Op = "touch"
 )
+
+// ShortWrite is what a hook returns to let a write stop in the middle: N bytes
+// are written, then the write fails with Err.
+type ShortWrite struct {
+	N   int
+	Err error
+}
+
+func (e *ShortWrite) Error() string { return fmt.Sprintf("short write of %d bytes: %v", e.N, e.Err) }
+func (e *ShortWrite) Unwrap() error { return e.Err }
 
 // Hook is called before an operation on path is carried out. An error it
 // returns is the result of the operation, which then does not happen.
@@ -49,4 +63,18 @@ func before(op Op, path string) error {
 		return &fs.PathError{Op: string(op), Path: path, Err: err}
 	}
 	return nil
+}
+
+// write asks the hook and writes b, or the part of it that the hook lets through.
+func write(w io.Writer, path string, b []byte) (int, error) {
+	err := before(OpWrite, path)
+	var short *ShortWrite
+	if errors.As(err, &short) {
+		n, werr := w.Write(b[:min(max(short.N, 0), len(b))])
+		return n, errors.Join(werr, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return w.Write(b)
 }

@@ -22,6 +22,18 @@ func Lock(path string) (unlock func() error, err error) {
 	return l.Unlock, nil
 }
 
+// RLock is Lock for holders that do not exclude each other, only those of Lock.
+func RLock(path string) (unlock func() error, err error) {
+	l, err := lockFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.RLock(); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return l.Unlock, nil
+}
+
 // TryLock is Lock without waiting: ok is false when another holds it.
 func TryLock(path string) (unlock func() error, ok bool, err error) {
 	l, err := lockFile(path)

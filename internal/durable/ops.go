@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // MkdirAll makes dir and its missing parents with mode 0755, each durable.
@@ -97,4 +98,14 @@ func TempDir(parent string) (string, error) {
 		return "", err
 	}
 	return dir, os.Mkdir(dir, 0o755)
+}
+
+// Touch sets the modification time of a file to now. It is not synced: after a
+// power loss the file may look older than it is.
+func Touch(path string) error {
+	if err := before(OpTouch, path); err != nil {
+		return err
+	}
+	now := time.Now()
+	return os.Chtimes(path, now, now)
 }

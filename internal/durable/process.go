@@ -56,6 +56,32 @@ func Dead(token string) bool {
 	return err == nil && start != p[4]
 }
 
+// SameKernel reports whether the process that token (from Self) names runs, or
+// ran, under the kernel that runs this one, perhaps in another container: a lock
+// it holds can then be seen from here.
+func SameKernel(token string) bool {
+	p, mine := strings.Split(token, "."), strings.Split(Self(), ".")
+	return len(p) == len(mine) && p[1] == mine[1]
+}
+
+// SameNamespace reports whether Dead can tell of token: same host, boot and PID
+// namespace.
+func SameNamespace(token string) bool {
+	p, mine := strings.Split(token, "."), strings.Split(Self(), ".")
+	return len(p) == len(mine) && p[0] == mine[0] && p[1] == mine[1] && p[2] == mine[2] && mine[2] != "none"
+}
+
+// TempHolder returns the token of the process that made a temporary file, by its
+// base name.
+func TempHolder(name string) (token string, ok bool) {
+	token, ok = strings.CutPrefix(name, tempPrefix)
+	i := strings.LastIndexByte(token, '-')
+	if !ok || i <= 0 {
+		return "", false
+	}
+	return token[:i], true
+}
+
 // SweepTemps removes the temporary files in dir that dead processes left.
 func SweepTemps(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -63,8 +89,7 @@ func SweepTemps(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		token, ok := strings.CutPrefix(e.Name(), tempPrefix)
-		if i := strings.LastIndexByte(token, '-'); ok && i > 0 && Dead(token[:i]) {
+		if token, ok := TempHolder(e.Name()); ok && Dead(token) {
 			path := filepath.Join(dir, e.Name())
 			if err := before(OpRemove, path); err != nil {
 				return err

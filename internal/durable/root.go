@@ -67,10 +67,7 @@ func (r *Root) Create(name string, mode fs.FileMode) (*RootFile, error) {
 
 // Write adds b.
 func (f *RootFile) Write(b []byte) (int, error) {
-	if err := before(OpWrite, f.path); err != nil {
-		return 0, err
-	}
-	return f.f.Write(b)
+	return write(f.f, f.path, b)
 }
 
 // Close closes the file.
