@@ -19,7 +19,8 @@ const module = "assay"
 // below x. A parent may import its own sub-packages and the other way round.
 var rows = [][]string{
 	{"schemas"},
-	{"internal/durable", "internal/statcache", "internal/supervise"},
+	{"internal/durable"},
+	{"internal/statcache", "internal/supervise"},
 	{"internal/workload", "internal/metrics"},
 	{"internal/loadgen", "internal/serving", "internal/report"},
 	{"internal/engines", "internal/engines/*"},
