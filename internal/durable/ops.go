@@ -109,3 +109,11 @@ func Touch(path string) error {
 	now := time.Now()
 	return os.Chtimes(path, now, now)
 }
+
+// Unlink removes a file. The caller makes it durable with SyncDir, once for many.
+func Unlink(path string) error {
+	if err := before(OpRemove, path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
