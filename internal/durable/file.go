@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // File is a file that does not exist under its final name until Commit.
@@ -62,6 +64,16 @@ func (f *File) Commit() error { return f.CommitTo(f.final) }
 // CommitTo makes the file appear as path, which must be in the folder it was
 // created in: content-addressed files learn their name only at the end.
 func (f *File) CommitTo(path string) error {
+	if err := f.Publish(path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Publish is CommitTo without its last step: the bytes are durable, the name is
+// once SyncDir was called on the folder. It is for many files that nothing names
+// before that call.
+func (f *File) Publish(path string) error {
 	if f.f == nil {
 		return fmt.Errorf("commit %s: already ended", f.final)
 	}
@@ -86,8 +98,43 @@ func (f *File) CommitTo(path string) error {
 		return err
 	}
 	f.f, f.temp = nil, ""
-	return SyncDir(filepath.Dir(path))
+	return nil
 }
+
+// Clone fills the empty file with length bytes of src from offset on, sharing
+// their blocks, and reports whether the file system could: nothing was written
+// if not. The clone no longer changes with src. It is read with ReadAt.
+func (f *File) Clone(src *os.File, offset, length int64) (bool, error) {
+	if !mayClone(f.f, src) {
+		return false, nil
+	}
+	if err := before(OpWrite, f.temp); err != nil {
+		f.failed = true
+		return false, err
+	}
+	err := unix.IoctlFileCloneRange(int(f.f.Fd()), &unix.FileCloneRange{Src_fd: int64(src.Fd()), Src_offset: uint64(offset), Src_length: uint64(length)})
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) {
+		f.failed = true
+		return false, &fs.PathError{Op: "clone", Path: f.temp, Err: err}
+	}
+	return err == nil, nil
+}
+
+// mayClone says whether it is worth asking: only some file systems can.
+func mayClone(f, src *os.File) bool {
+	var a, b unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &a) != nil || unix.Fstatfs(int(src.Fd()), &b) != nil || a.Fsid != b.Fsid {
+		return false
+	}
+	switch uint32(a.Type) {
+	case unix.BTRFS_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */, 0xca451a4e /* bcachefs */ :
+		return true
+	}
+	return false
+}
+
+// ReadAt reads back what was written.
+func (f *File) ReadAt(b []byte, offset int64) (int, error) { return f.f.ReadAt(b, offset) }
 
 // Abort removes the temporary file. It is safe to call at any time.
 func (f *File) Abort() {

@@ -5,6 +5,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // Root writes files below one folder and never outside, whatever symbolic links
@@ -73,27 +76,71 @@ func (f *RootFile) Write(b []byte) (int, error) {
 // Close closes the file.
 func (f *RootFile) Close() error { return f.f.Close() }
 
-// Sync makes every file and folder below the root durable.
+// Sync makes every file and folder below the root durable: one by one and
+// several at a time, or, when they are many, with one call for the whole file
+// system they lie on.
 func (r *Root) Sync() error {
-	return fs.WalkDir(r.r.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
+	const many = 256
+	type item struct {
+		op   Op
+		name string
+	}
+	var items []item
+	err := fs.WalkDir(r.r.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
+		case d.IsDir():
+			items = append(items, item{OpSyncDir, name})
+		case d.Type().IsRegular():
+			items = append(items, item{OpFsync, name})
 		}
-		op := OpFsync
-		if d.IsDir() {
-			op = OpSyncDir
-		} else if !d.Type().IsRegular() {
-			return nil
+		if len(items) > many {
+			return fs.SkipAll
 		}
-		if err := before(op, r.path(name)); err != nil {
-			return err
-		}
-		f, err := r.r.Open(path.Clean(name))
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close()
-		return err
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	if len(items) > many {
+		return r.syncAll()
+	}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, it := range items {
+		group.Go(func() error { return r.syncOne(it.op, it.name) })
+	}
+	return group.Wait()
+}
+
+func (r *Root) syncOne(op Op, name string) error {
+	if err := before(op, r.path(name)); err != nil {
+		return err
+	}
+	f, err := r.r.Open(path.Clean(name))
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	_ = f.Close()
+	return err
+}
+
+// syncAll is one system call and reports errors of writing back (Linux 5.8 and
+// later).
+func (r *Root) syncAll() error {
+	if err := before(OpFsync, r.r.Name()); err != nil {
+		return err
+	}
+	f, err := r.r.Open(".")
+	if err != nil {
+		return err
+	}
+	err = unix.Syncfs(int(f.Fd()))
+	_ = f.Close()
+	if err != nil {
+		return &fs.PathError{Op: "sync", Path: r.r.Name(), Err: err}
+	}
+	return nil
 }
