@@ -31,20 +31,10 @@ const (
 // ErrBusy is wrapped when another gc or repair is at work.
 var ErrBusy = errors.New("another gc or fsck --repair is at work in this store")
 
-// Progress is told how far a long operation is; total is 0 while unknown.
-type Progress func(phase string, done, total int64)
-
-func (p Progress) tell(phase string, done, total int64) {
-	if p != nil {
-		p(phase, done, total)
-	}
-}
-
 // GCOptions says what Collect may delete.
 type GCOptions struct {
-	Grace    time.Duration // blobs younger than this are kept
-	Apply    bool          // delete; otherwise only say what would be
-	Progress Progress
+	Grace time.Duration // blobs younger than this are kept
+	Apply bool          // delete; otherwise only say what would be
 }
 
 // Garbage is a blob that nothing needs.
@@ -100,7 +90,6 @@ func (s *Store) Collect(ctx context.Context, opts GCOptions) (GCReport, error) {
 	if err := r.takeLeases(s, time.Now()); err != nil {
 		return fail(err)
 	}
-	opts.Progress.tell("mark", 0, 0)
 	m := s.newMarker(ctx)
 	if err := m.roots(); err != nil {
 		return fail(err)
@@ -109,7 +98,7 @@ func (s *Store) Collect(ctx context.Context, opts GCOptions) (GCReport, error) {
 		return fail(err)
 	}
 	if opts.Apply {
-		if err := s.sweep(ctx, &r, opts.Progress); err != nil {
+		if err := s.sweep(ctx, &r); err != nil {
 			return fail(err)
 		}
 	}
@@ -212,7 +201,7 @@ func (r *GCReport) keptSources(s *Store, m *marker) error {
 // sweep deletes the garbage, manifests first, so that a sweep cut short leaves no
 // manifest of a run that is incomplete. Each blob's time is looked at once more,
 // under the lock that those who freshen one share.
-func (s *Store) sweep(ctx context.Context, r *GCReport, progress Progress) error {
+func (s *Store) sweep(ctx context.Context, r *GCReport) error {
 	order := append([]Garbage(nil), r.Garbage...)
 	sort.SliceStable(order, func(i, j int) bool { return order[i].Kind == kindManifest && order[j].Kind != kindManifest })
 	spared := map[schemas.Digest]bool{}
@@ -228,7 +217,6 @@ func (s *Store) sweep(ctx context.Context, r *GCReport, progress Progress) error
 		for _, g := range batch {
 			records = records || g.Kind == kindRecord
 		}
-		progress.tell("delete", int64(at+len(batch)), int64(len(order)))
 	}
 	left := r.Garbage[:0]
 	for _, g := range r.Garbage {
