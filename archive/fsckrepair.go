@@ -1,0 +1,291 @@
+package archive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"assay/internal/durable"
+	"assay/schemas"
+)
+
+// repair does what the checks have found to do. Each step is complete by itself
+// and can be repeated: a repair cut short is finished by the next one.
+func (f *fsck) repair() error {
+	for _, step := range []func() error{f.repairLayoutFile, f.quarantine, f.removeLeftovers, f.repairIndex, f.repairRecords} {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fsck) did(format string, args ...any) {
+	f.report.Repaired = append(f.report.Repaired, fmt.Sprintf(format, args...))
+}
+
+func (f *fsck) repairLayoutFile() error {
+	if !f.layoutFile {
+		return nil
+	}
+	if err := durable.WriteFile(f.s.path("oci-layout"), []byte(ociLayoutText), 0o644); err != nil {
+		return err
+	}
+	f.did("wrote oci-layout")
+	return nil
+}
+
+// quarantine moves wrong blobs and unreadable journals out of the way.
+func (f *fsck) quarantine() error {
+	var paths []string
+	for d, err := range f.bad {
+		var corrupt *CorruptError
+		if errors.As(err, &corrupt) { // what cannot be read today may be readable tomorrow
+			paths = append(paths, f.s.blobPath(d))
+		}
+	}
+	paths = append(paths, f.journals...)
+	if len(paths) == 0 {
+		return nil
+	}
+	sort.Strings(paths)
+	if err := durable.MkdirAll(f.s.path(quarantineDir)); err != nil {
+		return err
+	}
+	unlock, err := durable.Lock(f.s.path(sweepLockName))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }()
+	for _, p := range paths {
+		name, err := f.freeName(filepath.Base(p))
+		if err == nil {
+			err = durable.Rename(p, f.s.path(quarantineDir+"/"+name))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // collected, or sealed, meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		f.report.Quarantined = append(f.report.Quarantined, name)
+		f.did("moved %s to %s/%s", f.rel(p), quarantineDir, name)
+	}
+	return nil
+}
+
+// freeName keeps what is in quarantine already.
+func (f *fsck) freeName(base string) (string, error) {
+	for n := 0; ; n++ {
+		name := base
+		if n > 0 {
+			name += "." + strconv.Itoa(n)
+		}
+		_, err := os.Lstat(f.s.path(quarantineDir + "/" + name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+func (f *fsck) removeLeftovers() error {
+	for _, p := range f.remove {
+		if err := durable.RemoveAll(p); err != nil {
+			return err
+		}
+		f.did("removed %s", f.rel(p))
+	}
+	return nil
+}
+
+func (f *fsck) repairRecords() error {
+	if !f.records && len(f.bad) == 0 {
+		return nil
+	}
+	n, err := f.s.Rebuild(f.ctx)
+	if err != nil {
+		return err
+	}
+	f.did("made the record index anew: %d records", n)
+	return nil
+}
+
+// repairIndex makes index.json from the manifests among the blobs. The damaged
+// one is copied to quarantine before it is replaced.
+func (f *fsck) repairIndex() error {
+	if !f.badIndex {
+		return nil
+	}
+	unlock, err := durable.Lock(f.s.path("assay/index.lock"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }()
+	if _, err := f.s.readIndex(); !errors.Is(err, ErrIndex) {
+		return err // repaired or replaced meanwhile
+	}
+	old, err := os.ReadFile(f.s.path(indexName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		if err := f.keepIndex(old); err != nil {
+			return err
+		}
+	}
+	x, skipped, err := f.rebuiltIndex()
+	if err != nil {
+		return err
+	}
+	tags := salvageTags(&x, old)
+	sortIndex(x.Manifests)
+	b, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(f.s.path(indexName), b, 0o644); err != nil {
+		return err
+	}
+	f.did("made index.json anew: %d runs, %d tags saved, %d manifests of runs that are incomplete left out", len(runsOf(x)), tags, skipped)
+	return nil
+}
+
+func (f *fsck) keepIndex(old []byte) error {
+	if err := durable.MkdirAll(f.s.path(quarantineDir)); err != nil {
+		return err
+	}
+	name, err := f.freeName("index.json")
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(f.s.path(quarantineDir+"/"+name), old, 0o644); err != nil {
+		return err
+	}
+	f.report.Quarantined = append(f.report.Quarantined, name)
+	f.did("kept the damaged index.json as %s/%s", quarantineDir, name)
+	return nil
+}
+
+// rebuiltIndex lists the manifests that are whole. Of several of one run, which a
+// crash between manifest and index may leave, the last one is taken. Runs that
+// were removed and not yet collected come back.
+func (f *fsck) rebuiltIndex() (x v1.IndexManifest, skipped int, err error) {
+	x = v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
+	list, err := f.s.blobs(f.ctx)
+	if err != nil {
+		return x, 0, err
+	}
+	newest := map[string]v1.Descriptor{}
+	for _, b := range list {
+		if f.s.sniff(b.digest) != kindManifest {
+			continue
+		}
+		raw, err := f.s.readBlob(b.digest, maxManifestBytes)
+		if err != nil {
+			continue // another kind of document, or damaged
+		}
+		m, err := parseManifest(raw)
+		if err != nil {
+			if d, ok := foreignManifest(b, raw); ok {
+				x.Manifests = append(x.Manifests, d)
+			}
+			continue
+		}
+		if !f.whole(m) {
+			skipped++
+			continue
+		}
+		d, err := descriptor(mediaManifest, b.digest, b.size, "")
+		if err != nil {
+			return x, skipped, err
+		}
+		d.ArtifactType, d.Annotations = ArtifactType, m.Annotations
+		id := m.Annotations[annotationRun]
+		if have, ok := newest[id]; !ok || createdAt(have).Before(createdAt(d)) {
+			newest[id] = d
+		}
+	}
+	runs := make([]v1.Descriptor, 0, len(newest))
+	for _, d := range newest {
+		runs = append(runs, d)
+	}
+	sort.Slice(runs, func(i, j int) bool {
+		a, b := createdAt(runs[i]), createdAt(runs[j])
+		return a.Before(b) || a.Equal(b) && runs[i].Digest.Hex < runs[j].Digest.Hex
+	})
+	for _, d := range runs {
+		if err := addRun(&x, d, ""); err != nil {
+			return x, skipped, err
+		}
+	}
+	return x, skipped, nil
+}
+
+func createdAt(d v1.Descriptor) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, d.Annotations[annotationCreated])
+	return t
+}
+
+// foreignManifest lists a manifest of another tool again, so that gc keeps it.
+func foreignManifest(b storedBlob, raw []byte) (v1.Descriptor, bool) {
+	var m struct {
+		MediaType    types.MediaType `json:"mediaType"`
+		ArtifactType string          `json:"artifactType"`
+	}
+	if json.Unmarshal(raw, &m) != nil || m.ArtifactType == ArtifactType || !(m.MediaType.IsImage() || m.MediaType.IsIndex()) {
+		return v1.Descriptor{}, false
+	}
+	d, err := descriptor(string(m.MediaType), b.digest, b.size, "")
+	d.ArtifactType = m.ArtifactType
+	return d, err == nil
+}
+
+// whole says whether every blob of a run is there.
+func (f *fsck) whole(m v1.Manifest) bool {
+	for _, d := range append(m.Layers, m.Config) {
+		if size, err := f.s.blobSize(digestOf(d)); err != nil || size != d.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// salvageTags reads the tags out of a damaged index, as far as that goes.
+func salvageTags(x *v1.IndexManifest, old []byte) int {
+	var doc struct {
+		Manifests []json.RawMessage `json:"manifests"`
+	}
+	if json.Unmarshal(old, &doc) != nil {
+		return 0
+	}
+	listed := map[schemas.Digest]bool{}
+	for _, d := range x.Manifests {
+		listed[digestOf(d)] = true
+	}
+	n := 0
+	for _, raw := range doc.Manifests {
+		var d v1.Descriptor
+		if json.Unmarshal(raw, &d) != nil || !listed[digestOf(d)] || CheckTag(d.Annotations[annotationTag]) != nil {
+			continue
+		}
+		if setTag(x, d.Annotations[annotationTag], d.Digest) == nil {
+			n++
+		}
+	}
+	return n
+}
