@@ -5,7 +5,8 @@ package cli
 func allCommands() []*command {
 	return []*command{
 		runCommand(), planCommand(), explainCommand(), preflightCommand(),
-		lsCommand(), showCommand(), catCommand(), extractCommand(), tagCommand(), verifyCommand(),
+		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(),
+		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
 		replayCommand(), emulateCommand(),
 		schemaCommand(), initCommand(), doctorCommand(), versionCommand(), completionCommand(), workerCommand(),
 	}
