@@ -3,13 +3,10 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"assay/internal/durable"
 	"assay/schemas"
@@ -44,43 +41,49 @@ func (w *blobWriter) Write(b []byte) (int, error) {
 
 func (w *blobWriter) abort() { w.f.Abort() }
 
-// commit gives the blob its name. One that is there with the right size is kept;
-// one of another size is torn and is replaced.
-func (w *blobWriter) commit() (schemas.Digest, error) {
+// publish gives the blob its name. One that is there with the right size is kept;
+// one of another size is torn and is replaced. The caller calls syncBlobs before
+// it stores what names the blob.
+func (w *blobWriter) publish() (schemas.Digest, error) {
 	d := schemas.DigestFromSum(w.h.Sum(nil))
-	have, err := w.s.keepBlob(d, w.size)
-	if have || err != nil {
-		w.f.Abort()
-		return d, err
+	have, err := w.s.haveBlob(d, w.size)
+	if err == nil && !have {
+		err = w.f.Publish(w.s.blobPath(d))
 	}
-	if err := w.f.CommitTo(w.s.blobPath(d)); err != nil {
-		w.f.Abort()
+	w.f.Abort()
+	if err != nil {
 		return "", fmt.Errorf("store blob %s: %w", d, err)
 	}
 	return d, nil
 }
 
-// keepBlob reports whether the blob is there already. Another process may have
-// renamed it into place and not yet synced the folder, so that is done here. It
-// is freshened first: what is reused is as new as what is written.
-func (s *Store) keepBlob(d schemas.Digest, size int64) (bool, error) {
-	if have, err := s.freshen(d); !have || err != nil {
-		return false, err
+func (w *blobWriter) commit() (schemas.Digest, error) {
+	d, err := w.publish()
+	if err == nil {
+		err = w.s.syncBlobs()
 	}
-	info, err := os.Lstat(s.blobPath(d))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	return d, err
+}
+
+// syncBlobs makes the names of published blobs durable.
+func (s *Store) syncBlobs() error {
+	if err := durable.SyncDir(s.path(blobsDir)); err != nil {
+		return fmt.Errorf("store blobs: %w", err)
+	}
+	return nil
+}
+
+// keepBlob reports whether the blob is there already, durably. It is freshened:
+// what is reused is as new as what is written.
+func (s *Store) keepBlob(d schemas.Digest, size int64) (bool, error) {
+	have, err := s.haveBlob(d, size)
+	if have && err == nil {
+		err = s.syncBlobs()
 	}
 	if err != nil {
 		return false, fmt.Errorf("store blob %s: %w", d, err)
 	}
-	if !info.Mode().IsRegular() || info.Size() != size {
-		return false, nil
-	}
-	if err := durable.SyncDir(filepath.Dir(s.blobPath(d))); err != nil {
-		return false, fmt.Errorf("store blob %s: %w", d, err)
-	}
-	return true, nil
+	return have, nil
 }
 
 // putBytes stores b as a blob.

@@ -136,12 +136,10 @@ func checkAfterCrash(t *testing.T, dir string, first schemas.Digest, n int64) in
 func TestFullDisk(t *testing.T) {
 	s := newStore(t)
 	first := sealRun(t, s, "r0", "", smallStages())
-	writes := 0
+	var writes atomic.Int64
 	durable.SetHook(func(op durable.Op, _ string) error {
-		if op == durable.OpWrite {
-			if writes++; writes > 3 {
-				return syscall.ENOSPC
-			}
+		if op == durable.OpWrite && writes.Add(1) > 3 {
+			return syscall.ENOSPC
 		}
 		return nil
 	})

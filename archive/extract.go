@@ -15,9 +15,6 @@ import (
 	"assay/schemas"
 )
 
-// workers is how many blobs are read at a time.
-const workers = 2
-
 // readTree reads the tree document in a blob.
 func (l *Layout) readTree(d schemas.Digest) (schemas.Tree, error) {
 	b, err := l.readBlob(d, maxDocBytes)

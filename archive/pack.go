@@ -2,12 +2,12 @@ package archive
 
 import (
 	"archive/tar"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -63,6 +63,9 @@ func bucketFiles(n int, name func(int) string, size func(int) int64) [][]int {
 	}
 }
 
+// packImages are kept, since each is some megabytes.
+var packImages = sync.Pool{New: func() any { return &packImage{} }}
+
 // packWriter writes one deterministic tar, compressed, as a blob.
 type packWriter struct {
 	blob    *blobWriter
@@ -78,12 +81,7 @@ func (s *Store) newPack(media string) (*packWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	enc, err := newEncoder(blob)
-	if err != nil {
-		blob.abort()
-		return nil, err
-	}
-	p := &packWriter{blob: blob, enc: enc, content: sha256.New(), media: media}
+	p := &packWriter{blob: blob, enc: newEncoder(blob), content: sha256.New(), media: media}
 	p.tw = tar.NewWriter(p)
 	return p, nil
 }
@@ -95,13 +93,18 @@ func (p *packWriter) Write(b []byte) (int, error) {
 	return p.enc.Write(b)
 }
 
-// add appends one file and returns where its bytes begin in the tar.
-func (p *packWriter) add(name string, executable bool, size int64, content io.Reader) (offset int64, err error) {
+// packHeader is all that a pack says of a file beside its bytes.
+func packHeader(name string, executable bool, size int64) *tar.Header {
 	mode := int64(0o644)
 	if executable {
 		mode = 0o755
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: mode, ModTime: time.Unix(0, 0)}
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: mode, ModTime: time.Unix(0, 0)}
+}
+
+// add appends one file and returns where its bytes begin in the tar.
+func (p *packWriter) add(name string, executable bool, size int64, content io.Reader) (offset int64, err error) {
+	h := packHeader(name, executable, size)
 	if err := p.tw.WriteHeader(h); err != nil {
 		return 0, err
 	}
@@ -119,6 +122,15 @@ func (p *packWriter) abort() {
 
 // commit ends the tar and stores it.
 func (p *packWriter) commit() (schemas.Blob, error) {
+	b, err := p.publish()
+	if err == nil {
+		err = p.blob.s.syncBlobs()
+	}
+	return b, err
+}
+
+// publish is commit before syncBlobs.
+func (p *packWriter) publish() (schemas.Blob, error) {
 	if err := p.tw.Close(); err != nil {
 		p.abort()
 		return schemas.Blob{}, fmt.Errorf("end pack: %w", err)
@@ -127,65 +139,12 @@ func (p *packWriter) commit() (schemas.Blob, error) {
 		p.blob.abort()
 		return schemas.Blob{}, fmt.Errorf("end pack: %w", err)
 	}
+	encoders.Put(p.enc)
 	size := p.blob.size
-	d, err := p.blob.commit()
+	d, err := p.blob.publish()
 	if err != nil {
 		return schemas.Blob{}, err
 	}
 	return schemas.Blob{MediaType: p.media, Digest: d, Size: size,
 		ContentDigest: schemas.DigestFromSum(p.content.Sum(nil)), ContentSize: p.size}, nil
-}
-
-// packFiles writes the small files of a tree into packs and fills in their
-// digests and parts.
-func (s *Store) packFiles(ctx context.Context, src *treeSource, small []int) ([]schemas.Blob, error) {
-	buckets := bucketFiles(len(small),
-		func(i int) string { return src.found[small[i]].entry.Path },
-		func(i int) int64 { return src.found[small[i]].entry.Size })
-	var blobs []schemas.Blob
-	for _, bucket := range buckets {
-		if len(bucket) == 0 {
-			continue
-		}
-		p, err := s.newPack(MediaPack)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range bucket {
-			if err := packOne(ctx, p, src, small[b]); err != nil {
-				p.abort()
-				return nil, err
-			}
-		}
-		blob, err := p.commit()
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range bucket {
-			src.found[small[b]].entry.Parts[0].Blob = blob.Digest
-		}
-		blobs = append(blobs, blob)
-	}
-	return blobs, nil
-}
-
-func packOne(ctx context.Context, p *packWriter, src *treeSource, i int) error {
-	e := &src.found[i].entry
-	f, err := src.openFile(i)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	h := newHashReader(ctx, f)
-	// One byte more than expected shows a file that grew; the tar writer refuses it.
-	offset, err := p.add(e.Path, e.Executable, e.Size, io.LimitReader(h, e.Size+1))
-	if err == nil {
-		err = src.unchanged(i, f)
-	}
-	if err != nil {
-		return fmt.Errorf("store %s: it changed while it was read, or cannot be read: %w", src.full(i), err)
-	}
-	e.Digest = h.digest()
-	e.Parts = []schemas.Part{{Offset: offset, Length: e.Size}}
-	return nil
 }

@@ -5,14 +5,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
+	"sync"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
+
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -32,27 +34,49 @@ func (t *treeSource) openFile(i int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", t.full(i), err)
 	}
-	if err := t.unchanged(i, f); err != nil {
+	info, err := f.Stat()
+	if err == nil {
+		err = t.same(i, info)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store %s: %w", t.full(i), err), f.Close())
 	}
 	return f, nil
 }
 
-func (t *treeSource) unchanged(i int, f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if was := t.found[i].info; !os.SameFile(was, info) || was.Size() != info.Size() || !was.ModTime().Equal(info.ModTime()) {
+type statter interface{ Stat() (fs.FileInfo, error) }
+
+// same compares what stat says now with what it said when the folder was scanned.
+func (t *treeSource) same(i int, info fs.FileInfo) error {
+	was, now := t.found[i].stamp, statcache.StampOf(info)
+	was.CTime, now.CTime = 0, 0 // a new link or mode is no other content
+	if was != now || !info.Mode().IsRegular() {
 		return errors.New("it changed while it was being stored")
 	}
 	return nil
 }
 
+// treePut is a folder being stored.
+type treePut struct {
+	s        *Store
+	src      *treeSource
+	rehash   bool
+	progress *meter
+}
+
+type rehashKey struct{}
+
+// WithRehash lets PutTree called with the returned context read every file, also
+// those that look as they did when they were last read.
+func WithRehash(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rehashKey{}, true)
+}
+
 // PutTree stores everything below dir: the blobs first, then the tree document.
 // Only path, kind, executable bit, link target and content count; equal folders
 // give equal blobs. A special file, a link that leads outside, an unreadable
-// file, or one that changes meanwhile is an error that names it.
+// file, or one that changes meanwhile is an error that names it. A file that
+// stat shows to be the one that was read before is not read again.
 func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.Digest, error) {
 	none := schemas.Tree{}
 	info, err := os.Lstat(dir)
@@ -82,33 +106,60 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 	return s.putTreeDoc(entries, blobs)
 }
 
-// putFiles stores the content of all files and fills in digests and parts.
+// putFiles stores the content of all files and fills in digests and parts. Once
+// it returns, all blobs are durable.
 func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, error) {
-	var small []int
-	var blobs []schemas.Blob
+	s.caches.open(s)
+	var total int64
+	var small, large []int
 	for i := range src.found {
-		e := &src.found[i].entry
-		switch {
+		switch e := &src.found[i].entry; {
 		case e.Kind != schemas.EntryFile:
 		case e.Size >= largeFileBytes:
-			parts, err := s.putLarge(ctx, src, i)
-			if err != nil {
-				return nil, err
-			}
-			blobs = append(blobs, parts...)
-		case e.Size == 0:
-			f, err := src.openFile(i)
+			large = append(large, i)
+		case e.Size > 0:
+			small = append(small, i)
+		default:
+			f, err := src.openFile(i) // unreadable is an error here as elsewhere
 			if err != nil {
 				return nil, err
 			}
 			_ = f.Close()
-			e.Digest = schemas.DigestOf(nil)
-		default:
-			small = append(small, i)
+			e.Digest = emptyDigest()
 		}
+		total += src.found[i].entry.Size
 	}
-	packs, err := s.packFiles(ctx, src, small)
+	rehash, _ := ctx.Value(rehashKey{}).(bool)
+	x := &treePut{s: s, src: src, rehash: rehash, progress: newMeter(ctx, PhaseStore, total)}
+	blobs, err := x.largeFiles(ctx, large)
+	if err != nil {
+		return nil, err
+	}
+	packs, err := x.packFiles(ctx, small)
+	if err != nil {
+		return nil, err
+	}
+	if len(large)+len(small) > 0 {
+		err = errors.Join(s.syncBlobs(), s.caches.save())
+	}
+	x.progress.end()
 	return append(blobs, packs...), err
+}
+
+var emptyDigest = sync.OnceValue(func() schemas.Digest { return schemas.DigestOf(nil) })
+
+// known returns the digest of a scanned file that was read before and is unchanged.
+func (x *treePut) known(i int) (sum statcache.Sum, ok bool) {
+	if x.rehash {
+		return sum, false
+	}
+	return x.s.caches.files.Lookup(x.src.found[i].stamp)
+}
+
+func newGroup(ctx context.Context) (*errgroup.Group, context.Context) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	return group, ctx
 }
 
 // putTreeDoc stores the document of a tree whose blobs are stored.
@@ -118,15 +169,47 @@ func (s *Store) putTreeDoc(entries []schemas.TreeEntry, blobs []schemas.Blob) (s
 		return schemas.Tree{}, "", err
 	}
 	t := schemas.Tree{Schema: schemas.TreeV1, Digest: d, Entries: entries, Blobs: uniqueBlobs(blobs)}
-	if err := checkTreeDoc(t); err != nil {
+	if err := checkTreeShape(t); err != nil {
 		return schemas.Tree{}, "", fmt.Errorf("store tree: %w", err)
 	}
-	b, err := schemas.Encode(t)
+	doc, err := s.putTreeBytes(t)
 	if err != nil {
 		return schemas.Tree{}, "", fmt.Errorf("store tree: %w", err)
 	}
-	doc, err := s.putBytes(b)
-	return t, doc, err
+	return t, doc, nil
+}
+
+// putTreeBytes writes a tree document without ever holding it whole. It is
+// encoded twice: mostly it is there already.
+func (s *Store) putTreeBytes(t schemas.Tree) (schemas.Digest, error) {
+	h := &blobWriter{h: sha256.New()}
+	if err := schemas.WriteTree(hashOnly{h}, t); err != nil {
+		return "", err
+	}
+	if h.size > maxDocBytes {
+		return "", fmt.Errorf("its document has %d bytes, more than the limit of %d: store it as several trees", h.size, maxDocBytes)
+	}
+	d := schemas.DigestFromSum(h.h.Sum(nil))
+	if have, err := s.keepBlob(d, h.size); have || err != nil {
+		return d, err
+	}
+	w, err := s.newBlob()
+	if err != nil {
+		return "", err
+	}
+	defer w.abort()
+	if err := schemas.WriteTree(w, t); err != nil {
+		return "", err
+	}
+	return w.commit()
+}
+
+// hashOnly counts and hashes what a blob would be.
+type hashOnly struct{ w *blobWriter }
+
+func (h hashOnly) Write(b []byte) (int, error) {
+	h.w.size += int64(len(b))
+	return h.w.h.Write(b)
 }
 
 // uniqueBlobs sorts by digest and drops repetitions; it is never nil.
@@ -141,99 +224,4 @@ func uniqueBlobs(blobs []schemas.Blob) []schemas.Blob {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Digest < out[j].Digest })
 	return out
-}
-
-// putLarge stores one large file in parts of its own.
-func (s *Store) putLarge(ctx context.Context, src *treeSource, i int) ([]schemas.Blob, error) {
-	e := &src.found[i].entry
-	f, err := src.openFile(i)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	squeeze, err := compressible(f, e.Size)
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", src.full(i), err)
-	}
-	whole := newHashReader(ctx, f)
-	var blobs []schemas.Blob
-	for left := e.Size; left > 0; left -= min(left, partLimit) {
-		length := min(left, partLimit)
-		b, err := s.putPart(whole, length, squeeze)
-		if err != nil {
-			return nil, fmt.Errorf("store %s: %w", src.full(i), err)
-		}
-		blobs = append(blobs, b)
-		e.Parts = append(e.Parts, schemas.Part{Blob: b.Digest, Length: length})
-	}
-	if err := src.unchanged(i, f); err != nil {
-		return nil, fmt.Errorf("store %s: %w", src.full(i), err)
-	}
-	e.Digest = whole.digest()
-	return blobs, nil
-}
-
-func (s *Store) putPart(r io.Reader, length int64, squeeze bool) (schemas.Blob, error) {
-	w, err := s.newBlob()
-	if err != nil {
-		return schemas.Blob{}, err
-	}
-	defer w.abort()
-	if !squeeze {
-		if err := copyExactly(w, r, length); err != nil {
-			return schemas.Blob{}, err
-		}
-		d, err := w.commit()
-		return schemas.Blob{MediaType: MediaPart, Digest: d, Size: length}, err
-	}
-	content := sha256.New()
-	if err := squeezeInto(w, content, r, length); err != nil {
-		return schemas.Blob{}, err
-	}
-	size := w.size
-	d, err := w.commit()
-	return schemas.Blob{MediaType: MediaPartZstd, Digest: d, Size: size,
-		ContentDigest: schemas.DigestFromSum(content.Sum(nil)), ContentSize: length}, err
-}
-
-func squeezeInto(w io.Writer, content hash.Hash, r io.Reader, length int64) error {
-	enc, err := newEncoder(w)
-	if err != nil {
-		return err
-	}
-	if err := copyExactly(io.MultiWriter(content, enc), r, length); err != nil {
-		_ = enc.Close()
-		return err
-	}
-	return enc.Close()
-}
-
-func copyExactly(w io.Writer, r io.Reader, length int64) error {
-	n, err := io.CopyN(w, r, length)
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("it ended after %d bytes, %d more were expected: it changed while it was being stored", n, length-n)
-	}
-	return err
-}
-
-// compressible says whether zstd saves at least a twentieth on samples of the
-// file. It reads content only, so equal files are stored alike.
-func compressible(f io.ReaderAt, size int64) (bool, error) {
-	enc, err := newEncoder(nil)
-	if err != nil {
-		return false, err
-	}
-	defer enc.Close()
-	const sample = 128 << 10
-	var in, out int
-	buf := make([]byte, sample)
-	for _, at := range []int64{0, size / 3, 2 * size / 3, size - sample} {
-		n, err := f.ReadAt(buf, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false, err
-		}
-		in += n
-		out += len(enc.EncodeAll(buf[:n], nil))
-	}
-	return out <= in-in/20, nil
 }

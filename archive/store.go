@@ -20,6 +20,7 @@ type Store struct {
 	index  recordIndex
 	dir    string
 	leases atomic.Int64 // held through this value
+	caches caches
 }
 
 type formatDoc struct {

@@ -41,6 +41,21 @@ func parseTree(b []byte) (schemas.Tree, error) {
 }
 
 func checkTreeDoc(t schemas.Tree) error {
+	if err := checkTreeShape(t); err != nil {
+		return err
+	}
+	d, err := schemas.TreeDigest(t.Entries)
+	if err != nil {
+		return err
+	}
+	if d != t.Digest {
+		return fmt.Errorf("digest is %s, its entries hash to %s", t.Digest, d)
+	}
+	return nil
+}
+
+// checkTreeShape checks everything but the digest.
+func checkTreeShape(t schemas.Tree) error {
 	if t.Schema != schemas.TreeV1 {
 		return fmt.Errorf("schema is %q, want %q", t.Schema, schemas.TreeV1)
 	}
@@ -57,17 +72,7 @@ func checkTreeDoc(t schemas.Tree) error {
 	if err := checkEntries(t.Entries, blobs); err != nil {
 		return err
 	}
-	if err := checkLinks(t.Entries); err != nil {
-		return err
-	}
-	d, err := schemas.TreeDigest(t.Entries)
-	if err != nil {
-		return err
-	}
-	if d != t.Digest {
-		return fmt.Errorf("digest is %s, its entries hash to %s", t.Digest, d)
-	}
-	return nil
+	return checkLinks(t.Entries)
 }
 
 func contentSize(b schemas.Blob) int64 {
