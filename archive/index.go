@@ -1,11 +1,13 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"sort"
 	"strconv"
@@ -67,7 +69,31 @@ func (l *Layout) readIndex() (v1.IndexManifest, error) {
 	if err != nil {
 		return x, fmt.Errorf("read index of %s: %w: %w", l.name, ErrIndex, err)
 	}
+	for i := range x.Manifests {
+		l.complete(&x.Manifests[i])
+	}
 	return x, nil
+}
+
+// complete puts back what other tools leave out of a run's descriptor when they
+// copy it: its type and its annotations are in the manifest too.
+func (l *Layout) complete(d *v1.Descriptor) {
+	if d.ArtifactType != "" || string(d.MediaType) != mediaManifest || d.Size > maxManifestBytes || !digestOf(*d).Valid() {
+		return
+	}
+	b, err := readAll(l.src, blobName(digestOf(*d)), maxManifestBytes)
+	if err != nil || !bytes.Contains(b, []byte(`"`+ArtifactType+`"`)) {
+		return
+	}
+	d.ArtifactType = ArtifactType // even if it is damaged: verify then says so
+	m, err := parseManifest(b)
+	if err != nil {
+		return
+	}
+	all := map[string]string{}
+	maps.Copy(all, m.Annotations)
+	maps.Copy(all, d.Annotations)
+	d.Annotations = all
 }
 
 // Runs lists the sealed runs, oldest first.
@@ -77,6 +103,15 @@ func (l *Layout) Runs(_ context.Context) ([]RunInfo, error) {
 		return nil, err
 	}
 	return runsOf(x), nil
+}
+
+// Runs lists the sealed runs, oldest first.
+func (s *Store) Runs(ctx context.Context) ([]RunInfo, error) {
+	runs, err := s.Layout.Runs(ctx)
+	if errors.Is(err, ErrIndex) {
+		err = fmt.Errorf("%w: `assay fsck --repair` makes it anew", err)
+	}
+	return runs, err
 }
 
 func runsOf(x v1.IndexManifest) []RunInfo {

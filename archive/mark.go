@@ -75,8 +75,11 @@ func (m *marker) roots() error {
 		return err
 	}
 	x, err := m.s.readIndex()
-	if err != nil {
+	if errors.Is(err, ErrIndex) {
 		return fmt.Errorf("%w: `assay fsck --repair` makes it anew", err)
+	}
+	if err != nil {
+		return err
 	}
 	for _, d := range x.Manifests {
 		if err := m.manifest(digestOf(d)); err != nil {
