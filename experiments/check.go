@@ -128,14 +128,22 @@ func (c *checker) checkService(name, at string, t table) {
 
 // unknownSort reports a kind or engine that is missing or unknown. The keys that
 // every table of the sort takes are still checked.
-func (c *checker) unknownSort(at, key, value string, isString bool, t table, common []schemas.Field, names []string) {
+func (c *checker) unknownSort(at, key, value string, isString bool, t table, common []schemas.Field, sorts []string) {
 	if isString {
-		c.at(at+"/"+key, schemas.Nearest(value, names), "unknown %s %q: there are %s", key, value, strings.Join(names, ", "))
+		c.at(at+"/"+key, schemas.Nearest(value, sorts), "unknown %s %q: there are %s", key, value, strings.Join(sorts, ", "))
 	}
 	known := table{}
 	for _, f := range common {
 		if v, ok := t[f.Name]; ok {
 			known[f.Name] = v
+		}
+	}
+	for _, k := range sortedKeys(t) { // a misspelt common key is the likely reason that one is missing
+		if _, ok := known[k]; ok || isString {
+			continue
+		}
+		if like := schemas.Nearest(k, names(common)); like != "" {
+			c.atKey(at+schemas.Pointer(k), like, "unknown key %q", k)
 		}
 	}
 	c.violations(at, schemas.CheckTable(common, known, false))

@@ -34,7 +34,11 @@ type execution struct {
 	record  schemas.StageRecord
 	pre     schemas.Preimage
 	task    *Task
-	dir     string
+	dryURLs bool // services need not be up: only the key is wanted
+	models  []ModelIdentity
+	copies  *copies
+	base    string // everything of this execution on disk
+	dir     string // what of it is archived
 	findMu  sync.Mutex
 	finding []schemas.Finding
 }
@@ -43,9 +47,7 @@ type execution struct {
 // earlier result, run in a private folder, check the inputs again, store outputs
 // and record.
 func (r *runner) execute(ctx context.Context, n schemas.Node, views map[string]ServiceView) result {
-	e := &execution{runner: r, node: n, def: r.Experiment.Stage[n.Stage], kind: r.kinds[n.Kind], trial: r.trials[n.Trial], views: views, paths: map[string]string{}}
-	e.params = trialParams(r.Experiment, e.trial.Point)
-	e.record = r.baseRecord(n)
+	e := r.newExecution(n, views)
 	e.record.StartedAt = r.Now()
 	r.event(Event{Type: "start", Node: n.ID, Kind: n.Kind})
 	if err := e.prepare(ctx); err != nil {
@@ -68,6 +70,15 @@ func (r *runner) execute(ctx context.Context, n schemas.Node, views map[string]S
 	return e.end(ctx, e.run(ctx), preimage)
 }
 
+func (r *runner) newExecution(n schemas.Node, views map[string]ServiceView) *execution {
+	e := &execution{runner: r, node: n, def: r.Experiment.Stage[n.Stage], kind: r.kinds[n.Kind], trial: r.trials[n.Trial], views: views, paths: map[string]string{}}
+	e.params = trialParams(r.Experiment, e.trial.Point)
+	e.record = r.baseRecord(n)
+	e.base = filepath.Join(r.workDir, "nodes", strings.ReplaceAll(n.ID, "@", "-"))
+	e.copies = newCopies(r.Store, filepath.Join(e.base, "inputs"))
+	return e
+}
+
 func (r *runner) baseRecord(n schemas.Node) schemas.StageRecord {
 	return schemas.StageRecord{
 		Schema: schemas.StageRecordV1, Node: n.ID, Stage: n.Stage, Kind: n.Kind, KindVersion: r.kinds[n.Kind].Version, Experiment: r.Experiment.Name,
@@ -78,7 +89,8 @@ func (r *runner) baseRecord(n schemas.Node) schemas.StageRecord {
 
 // reuse uses an earlier record as this node's.
 func (e *execution) reuse(rec schemas.StoredRecord) result {
-	return result{node: e.node.ID, preimage: rec.Record.Key.Preimage(), findings: rec.Record.Findings,
+	findings := append(append([]schemas.Finding{}, rec.Record.Findings...), e.finding...)
+	return result{node: e.node.ID, preimage: rec.Record.Key.Preimage(), findings: findings,
 		record: schemas.RunRecord{Record: rec.Record, Digest: rec.Digest, ReusedFrom: rec.Record.Run, Node: e.node.ID, Trials: e.node.Trials, Path: nodePath(e.node)}}
 }
 
@@ -87,12 +99,16 @@ func (e *execution) run(ctx context.Context) error {
 	if err := e.makeTask(ctx); err != nil {
 		return err
 	}
-	defer func() { _ = removeAll(filepath.Dir(e.dir)) }() // what matters is stored by then; the run removes the rest
+	defer func() { _ = removeAll(e.base) }() // what matters is stored by then; the run removes the rest
 	log, err := os.OpenFile(filepath.Join(e.dir, "logs", "stage.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
-	e.task.Log = log
+	filter := e.filter(log)
+	e.task.Log = filter
+	if err := e.copies.fill(ctx); err != nil {
+		return errors.Join(err, log.Close())
+	}
 	runCtx, cancel := ctx, context.CancelFunc(func() {})
 	if e.def.Timeout > 0 {
 		runCtx, cancel = context.WithTimeoutCause(ctx, e.def.Timeout.Std(), fmt.Errorf("timeout of %s passed", e.def.Timeout))
@@ -103,9 +119,9 @@ func (e *execution) run(ctx context.Context) error {
 	}
 	cancel()
 	if err != nil {
-		fmt.Fprintf(log, "stage failed: %v\n", err)
+		fmt.Fprintf(filter, "stage failed: %v\n", err)
 	}
-	err = errors.Join(err, log.Close())
+	err = errors.Join(err, filter.Close(), log.Close())
 	if changed := e.changedInputs(ctx); len(changed) > 0 {
 		err = &TaintedError{Inputs: changed}
 	}
@@ -262,10 +278,9 @@ func nodePath(n schemas.Node) string {
 }
 
 func (e *execution) makeTask(ctx context.Context) error {
-	base := filepath.Join(e.workDir, "nodes", strings.ReplaceAll(e.node.ID, "@", "-"))
-	e.dir = filepath.Join(base, "archive")
-	work := filepath.Join(base, "work")
-	if err := removeAll(base); err != nil {
+	e.dir = filepath.Join(e.base, "archive")
+	work := filepath.Join(e.base, "work")
+	if err := removeAll(e.base); err != nil {
 		return err
 	}
 	for _, d := range []string{filepath.Join(e.dir, "logs"), filepath.Join(e.dir, "outputs"), work} {
@@ -279,7 +294,7 @@ func (e *execution) makeTask(ctx context.Context) error {
 	}
 	e.task = &Task{
 		Node: e.node, Trial: e.trial, Config: e.config, Work: work, Dir: e.dir, Log: io.Discard, Inputs: e.paths, Env: env, Upstream: e.upstream(),
-		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: e.Supervise, Report: e.report,
+		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: e.Supervise, Report: e.report, Filter: e.filter, Hide: e.hideSecrets,
 		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, ServiceEnv: e.Machine.ServiceEnv, Exited: func(code int) { e.record.ExitCode = &code },
 		Progress: func(done, total int64, note string) {
 			e.event(Event{Type: "progress", Node: e.node.ID, Kind: e.node.Kind, Done: done, Total: total, Text: note})

@@ -40,7 +40,6 @@ type Difference struct {
 func Explain(ctx context.Context, opts Options) ([]Explanation, error) {
 	r := newRunner(opts)
 	r.dry = true
-	r.identifyModels(ctx)
 	list := make([]Explanation, 0, len(r.Plan.Nodes))
 	for _, n := range r.Plan.Nodes {
 		x, err := r.explain(ctx, n)
@@ -54,9 +53,7 @@ func Explain(ctx context.Context, opts Options) ([]Explanation, error) {
 
 func (r *runner) explain(ctx context.Context, n schemas.Node) (Explanation, error) {
 	x := Explanation{Node: n.ID, Stage: n.Stage, Kind: n.Kind, DefinitionKey: n.Key, Decision: "run", Differences: []Difference{}}
-	e := &execution{runner: r, node: n, def: r.Experiment.Stage[n.Stage], kind: r.kinds[n.Kind], trial: r.trials[n.Trial], paths: map[string]string{}}
-	e.params = trialParams(r.Experiment, e.trial.Point)
-	e.record = r.baseRecord(n)
+	e := r.newExecution(n, nil)
 	if err := e.prepare(ctx); err != nil {
 		x.Decision, x.Reason = "cannot", err.Error()
 		return x, nil
@@ -90,7 +87,7 @@ func (r *runner) explain(ctx context.Context, n schemas.Node) (Explanation, erro
 func (r *runner) unknownUpstream(n schemas.Node) []string {
 	var stages []string
 	for _, id := range n.Needs {
-		if r.kinds[r.nodes[id].Kind].Early {
+		if r.isGate(n, r.nodes[id]) {
 			continue // its findings enter no key
 		}
 		if _, ok := r.records[id]; !ok && !contains(stages, r.nodes[id].Stage) {

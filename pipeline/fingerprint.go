@@ -35,6 +35,10 @@ func Fingerprint(ctx context.Context, path string) (schemas.Digest, error) {
 		}
 		return err
 	}
+	path, err := filepath.EvalSymlinks(path) // a walk does not follow its root
+	if err != nil {
+		return "", fmt.Errorf("fingerprint: %w", err)
+	}
 	fi, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("fingerprint: %w", err)
@@ -94,4 +98,51 @@ func walkFollowing(ctx context.Context, root string, visit func(path, rel string
 		}
 		return visit(p, filepath.ToSlash(rel))
 	})
+}
+
+// identifyModels tells what is known of the experiment's models as a trial sees
+// them. A checkpoint is read once.
+func (r *runner) identifyModels(ctx context.Context, params map[string]any) []ModelIdentity {
+	ids := make([]string, 0, len(r.Experiment.Model))
+	for id := range r.Experiment.Model {
+		ids = append(ids, id)
+	}
+	sortStrings(ids)
+	list := make([]ModelIdentity, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, r.identifyModel(ctx, id, params))
+	}
+	return list
+}
+
+func (r *runner) identifyModel(ctx context.Context, id string, params map[string]any) ModelIdentity {
+	m := r.Experiment.Model[id]
+	mi := ModelIdentity{ID: id, Name: m.Name, Level: FingerprintLevel}
+	v := &resolver{runner: r, params: params}
+	if name, err := v.text(ctx, m.Name); err == nil {
+		mi.Name = name
+	}
+	if m.Checkpoint == "" {
+		mi.Unknown = "the experiment names no checkpoint"
+		return mi
+	}
+	path, err := v.text(ctx, m.Checkpoint)
+	if err != nil {
+		mi.Unknown = err.Error()
+		return mi
+	}
+	path = r.abs(path)
+	r.mu.Lock()
+	known, ok := r.prints[path]
+	r.mu.Unlock()
+	if !ok {
+		if known.Fingerprint, err = Fingerprint(ctx, path); err != nil {
+			known.Unknown = err.Error()
+		}
+		r.mu.Lock()
+		r.prints[path] = known
+		r.mu.Unlock()
+	}
+	mi.Fingerprint, mi.Unknown = known.Fingerprint, known.Unknown
+	return mi
 }

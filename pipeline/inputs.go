@@ -18,16 +18,45 @@ import (
 // again after it.
 type input struct {
 	schemas.Input
-	path  string
-	stats map[string]fileStamp // file -> what it looked like before it was read
+	path       string
+	executable bool                 // of a single file
+	stats      map[string]fileStamp // file, folder or link -> what it looked like before it was read
 }
 
-// fileStamp tells whether a file was written or replaced: a writer cannot leave
-// modification time and inode both as they were by accident.
+// identity is how the input stands in a key: a script that may no longer be run
+// is another input.
+func (in *input) identity() string {
+	if in.executable {
+		return string(in.Digest) + " executable"
+	}
+	return string(in.Digest)
+}
+
+// stamp notes what path looks like, both itself and, for a link, what it leads to.
+func (in *input) stamp(path string) (fs.FileInfo, error) {
+	self, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	fi := self
+	if self.Mode()&fs.ModeSymlink != 0 {
+		in.stats[path+"\x00link"] = stampOf(self)
+		if fi, err = os.Stat(path); err != nil {
+			return nil, err
+		}
+	}
+	in.stats[path] = stampOf(fi)
+	return fi, nil
+}
+
+// fileStamp tells whether a file, folder or link was written, replaced, moved or
+// given other permissions: no program can set a change time back.
 type fileStamp struct {
 	dev, ino uint64
+	mode     fs.FileMode
 	size     int64
 	mtime    int64
+	ctime    int64 // 0 where the system does not tell
 }
 
 // hashInput hashes a file or a folder. Symbolic links are followed: model caches
@@ -35,7 +64,7 @@ type fileStamp struct {
 // never a digest.
 func hashInput(ctx context.Context, name, origin, path string) (*input, error) {
 	in := &input{Input: schemas.Input{Name: name, Origin: origin}, path: path, stats: map[string]fileStamp{}}
-	fi, err := os.Stat(path)
+	fi, err := in.stamp(path)
 	if err != nil {
 		return nil, fmt.Errorf("input %s: %w", name, err)
 	}
@@ -44,7 +73,7 @@ func hashInput(ctx context.Context, name, origin, path string) (*input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("input %s: %w", name, err)
 		}
-		in.Digest, in.Bytes, in.Files = d, size, 1
+		in.Digest, in.Bytes, in.Files, in.executable = d, size, 1, fi.Mode()&0o111 != 0
 		return in, nil
 	}
 	var entries []schemas.TreeEntry
@@ -78,7 +107,7 @@ func (in *input) walk(ctx context.Context, dir, rel string, entries *[]schemas.T
 	}
 	for _, de := range list {
 		p, r := filepath.Join(dir, de.Name()), strings.TrimPrefix(rel+"/"+de.Name(), "/")
-		fi, err := os.Stat(p)
+		fi, err := in.stamp(p)
 		if err != nil {
 			return err
 		}
@@ -111,7 +140,9 @@ func (in *input) hashFile(ctx context.Context, path string) (schemas.Digest, int
 	if !fi.Mode().IsRegular() {
 		return "", 0, fmt.Errorf("%s: not a regular file", path)
 	}
-	in.stats[path] = stampOf(fi)
+	if stampOf(fi) != in.stats[path] {
+		return "", 0, fmt.Errorf("%s: it was replaced while it was being read", path)
+	}
 	h := sha256.New()
 	n, err := io.Copy(h, &ctxReader{ctx, f})
 	if err != nil {
@@ -128,8 +159,7 @@ func (in *input) changed(ctx context.Context) bool {
 		return true
 	}
 	for p, before := range in.stats {
-		after, ok := now.stats[p]
-		if !ok || after.ino != before.ino || after.dev != before.dev || after.mtime != before.mtime {
+		if now.stats[p] != before {
 			return true
 		}
 	}

@@ -172,8 +172,9 @@ func unsealedFrom(events []journalEvent) (Unsealed, bool) {
 	return u, true
 }
 
-// tidy removes what sealed runs left behind when they were cut off while
-// cleaning up.
+// tidy removes what runs whose process is gone left behind: work folders, which a
+// resumed run does not use and which may hold logs that were not yet filtered, and
+// the journals of those that were sealed.
 func tidy(storeDir string, sealed func(runID string) bool) error {
 	list, err := os.ReadDir(journalDir(storeDir))
 	if err != nil {
@@ -181,7 +182,7 @@ func tidy(storeDir string, sealed func(runID string) bool) error {
 	}
 	for _, de := range list {
 		id, ok := strings.CutSuffix(de.Name(), ".jsonl")
-		if !ok || !sealed(id) {
+		if !ok {
 			continue
 		}
 		j, err := openJournal(storeDir, id)
@@ -192,7 +193,13 @@ func tidy(storeDir string, sealed func(runID string) bool) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(removeAll(filepath.Join(storeDir, "assay", "work", id)), j.discard()); err != nil {
+		err = removeAll(filepath.Join(storeDir, "assay", "work", id))
+		if err == nil && sealed(id) {
+			err = j.discard()
+		} else {
+			err = errors.Join(err, j.close())
+		}
+		if err != nil {
 			return fmt.Errorf("journal %s: %w", id, err)
 		}
 	}

@@ -51,7 +51,8 @@ const (
 type Requirements struct {
 	// Inputs: logical name -> absolute or machine path, in addition to path keys.
 	Inputs map[string]string
-	// Tools are programs, by name or path, whose content enters the key.
+	// Tools are programs, by name or path, whose content enters the key. A bare
+	// name is looked up in the PATH that the stage's environment has.
 	Tools []string
 	// PassEnv are variables of the caller whose values enter the key.
 	PassEnv []string
@@ -96,6 +97,11 @@ type Task struct {
 	// ServiceEnv is what the machine file sets for services, as written: service
 	// -> variable -> text.
 	ServiceEnv map[string]map[string]string
+	// Filter puts a filter in front of a log that cuts secrets out; Close writes
+	// what it holds back and leaves w open. Log is filtered already.
+	Filter func(w io.Writer) io.WriteCloser
+	// Hide returns text with secrets cut out: what a service answers may hold one.
+	Hide func(text string) string
 	// Exited notes the exit code of the program that the stage ran, for its record.
 	Exited func(code int)
 	// StoreDir is where the store lies, for checks of room.

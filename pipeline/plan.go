@@ -27,7 +27,10 @@ func NewPlan(exp schemas.Experiment, kinds []Kind) (schemas.Plan, error) {
 			return schemas.Plan{}, err
 		}
 	}
-	units := p.units()
+	units, err := p.units()
+	if err != nil {
+		return schemas.Plan{}, err
+	}
 	plan := schemas.Plan{Schema: schemas.PlanV1, Experiment: exp.Name, Digest: schemas.DigestOf(canon), Trials: p.trials, Services: units}
 	for _, n := range p.ordered {
 		plan.Nodes = append(plan.Nodes, *n)
@@ -183,7 +186,8 @@ func pointOf(trial *schemas.Trial) map[string]any {
 
 func (p *planner) newNode(stage string, def schemas.StageDef, kind Kind, trial *schemas.Trial) (*schemas.Node, error) {
 	config := p.config(def, trial)
-	n := &schemas.Node{ID: stage, Stage: stage, Kind: kind.Name, Scope: schemas.ScopeRun, Measured: kind.Measured, Pure: kind.Pure != nil && kind.Pure(config)}
+	n := &schemas.Node{ID: stage, Stage: stage, Kind: kind.Name, Scope: schemas.ScopeRun, Measured: kind.Measured,
+		Pure: kind.Pure != nil && kind.Pure(config) && len(servicesOf(p.exp, def)) == 0} // a key cannot hold all that a service is
 	if trial != nil {
 		n.Scope, n.Trial, n.ID, n.Trials = schemas.ScopeTrial, trial.ID, stage+"@"+trial.ID, []string{trial.ID}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,45 +15,44 @@ import (
 // prepare resolves the configuration, hashes every input and writes down the
 // preimage of the key. It has no effect but reading.
 func (e *execution) prepare(ctx context.Context) error {
-	res := &resolver{runner: e.runner, node: e.node, params: e.params, views: e.views, used: map[string]string{}}
+	res := e.resolver(false)
+	res.used = map[string]string{}
 	fields, _ := schemas.FieldsOf(e.def.Kind)
 	config, err := res.fields(ctx, fields, e.def.Config)
 	if err != nil {
 		return err
 	}
 	e.config = config
-	var req Requirements
-	if e.kind.Requires != nil {
-		req = e.kind.Requires(config)
-	}
-	params := referredParams(e.def.Config, e.params)
-	for _, name := range sortedNames(res.used) {
-		in, err := e.addInput(ctx, "param."+name, "file", res.used[name])
-		switch {
-		case err == nil:
-			params[name] = string(in.Digest)
-		case e.checks() && ctx.Err() == nil:
-			params[name] = "unreadable" // the check says so; nothing is ever reused by this key
-		default:
-			return err
-		}
-	}
+	e.models = e.identifyModels(ctx, e.params)
 	literal, err := literalPaths(e.def.Kind, e.def.Config, config)
 	if err != nil {
 		return err
 	}
 	e.pre = schemas.Preimage{
-		Schema: schemas.KeyV1, Kind: e.kind.Name, KindVersion: e.kind.Version, Scope: e.node.Scope, Definition: keyedDefinition(e.def), Params: params,
+		Schema: schemas.KeyV1, Kind: e.kind.Name, KindVersion: e.kind.Version, Scope: e.node.Scope, Definition: keyedDefinition(e.def), Params: referredParams(e.def.Config, e.params),
 		Upstream: map[string]string{}, Inputs: map[string]string{}, Env: map[string]string{}, Tools: map[string]string{}, Models: map[string]string{},
 		Platform: schemas.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}, Seed: stageSeed(e.Experiment, e.kind, config, e.trialPtr()),
 	}
 	e.record.Seed = e.pre.Seed
-	if err := e.addInputs(ctx, literal, req); err != nil {
+	e.addService(res)
+	if err := e.addParams(ctx, res.used); err != nil {
 		return err
 	}
-	e.addUpstream()
-	e.addService()
+	if err := e.addInputs(ctx, literal); err != nil {
+		return err
+	}
+	if err := e.addTools(ctx); err != nil {
+		return err
+	}
+	if err := e.addUpstream(ctx); err != nil {
+		return err
+	}
 	return e.addSources(ctx)
+}
+
+// resolver resolves what this execution's configuration refers to.
+func (e *execution) resolver(secrets bool) *resolver {
+	return &resolver{runner: e.runner, node: e.node, params: e.params, views: e.views, copies: e.copies, secrets: secrets, dryURLs: e.dryURLs}
 }
 
 // checks says whether the stage looks at paths itself: what is missing is then a
@@ -68,6 +66,8 @@ func (e *execution) trialPtr() *schemas.Trial {
 	return &e.trial
 }
 
+// addInput hashes one input. Within a run a path has one content: a later stage
+// that finds another cannot be compared with an earlier one.
 func (e *execution) addInput(ctx context.Context, name, origin, path string) (*input, error) {
 	in, err := hashInput(ctx, name, origin, path)
 	if err != nil {
@@ -76,36 +76,52 @@ func (e *execution) addInput(ctx context.Context, name, origin, path string) (*i
 	e.inputs = append(e.inputs, in)
 	e.record.Inputs = append(e.record.Inputs, in.Input)
 	e.paths[name] = path
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if before, ok := e.seenInputs[path]; ok && before != in.identity() {
+		return nil, &TaintedError{Inputs: []string{name + " (since an earlier stage of this run read it)"}}
+	}
+	e.seenInputs[path] = in.identity()
 	return in, nil
 }
 
-func (e *execution) addInputs(ctx context.Context, literal map[string]string, req Requirements) error {
-	for name, p := range req.Inputs {
-		literal[name] = p
+// addParams puts path parameters into the key by their content.
+func (e *execution) addParams(ctx context.Context, used map[string]string) error {
+	for _, name := range sortedNames(used) {
+		in, err := e.addInput(ctx, "param."+name, "file", used[name])
+		switch {
+		case err == nil:
+			e.pre.Params[name] = in.identity()
+		case e.checks() && ctx.Err() == nil:
+			e.pre.Params[name] = "unreadable" // the check says so; nothing is ever reused by this key
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *execution) addInputs(ctx context.Context, literal map[string]string) error {
+	if e.checks() {
+		return nil // checks look at paths themselves: a missing one is a finding, not an error
 	}
 	for _, name := range sortedNames(literal) {
-		if e.checks() {
-			break // checks look at paths themselves: a missing one is a finding, not an error
-		}
 		in, err := e.addInput(ctx, name, "file", e.abs(literal[name]))
 		if err != nil {
 			return err
 		}
-		e.pre.Inputs[name] = string(in.Digest)
+		e.pre.Inputs[name] = in.identity()
 	}
-	for _, tool := range req.Tools {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			return fmt.Errorf("program %s: %w; install it or name it by path", tool, err)
-		}
-		if path, err = filepath.Abs(path); err != nil {
-			return err
-		}
-		in, err := e.addInput(ctx, "tool."+filepath.Base(tool), "tool", path)
-		if err != nil {
-			return err
-		}
-		e.pre.Tools[filepath.Base(tool)] = string(in.Digest)
+	return nil
+}
+
+// addTools puts programs into the key by their content, each by its place in the
+// list: two may have one base name. One that is a stage's output is in the key by
+// that already.
+func (e *execution) addTools(ctx context.Context) error {
+	var req Requirements
+	if e.kind.Requires != nil {
+		req = e.kind.Requires(e.config)
 	}
 	e.passed = map[string]string{}
 	for _, name := range req.PassEnv {
@@ -113,44 +129,122 @@ func (e *execution) addInputs(ctx context.Context, literal map[string]string, re
 			e.passed[name], e.pre.Env[name] = v, v
 		}
 	}
+	for i, tool := range req.Tools {
+		if e.copies.holds(tool) {
+			continue
+		}
+		path, err := e.findTool(ctx, tool)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("tool.%d.%s", i, filepath.Base(tool))
+		in, err := e.addInput(ctx, name, "tool", path)
+		if err != nil {
+			return err
+		}
+		e.pre.Tools[name] = in.identity()
+	}
 	return nil
+}
+
+// findTool looks a program up as the child will: in the PATH that the stage sets,
+// or passes on.
+func (e *execution) findTool(ctx context.Context, tool string) (string, error) {
+	if strings.ContainsRune(tool, filepath.Separator) {
+		return e.abs(tool), nil
+	}
+	path := os.Getenv("PATH")
+	if own, ok := stringMap(e.def.Config["env"])["PATH"]; ok {
+		var err error
+		if path, err = e.resolver(false).text(ctx, own); err != nil {
+			return "", fmt.Errorf("env PATH: %w", err)
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		p := filepath.Join(dir, tool)
+		if fi, err := os.Stat(p); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return filepath.Abs(p)
+		}
+	}
+	return "", fmt.Errorf("program %s: not found in PATH; install it or name it by path", tool)
+}
+
+// isGate says whether a stage only lets this one begin: findings of a check are no
+// input, unless it names them.
+func (r *runner) isGate(n, need schemas.Node) bool {
+	if !r.kinds[need.Kind].Early {
+		return false
+	}
+	for _, ref := range schemas.References(r.Experiment.Stage[n.Stage].Config) {
+		if ref.Namespace == schemas.RefStage && ref.Names[0] == need.Stage {
+			return false
+		}
+	}
+	return true
 }
 
 // addUpstream puts the digests of everything the stage needs into the key, by
 // logical name: upstream outputs, not upstream keys.
-func (e *execution) addUpstream() {
+func (e *execution) addUpstream(ctx context.Context) error {
 	for _, id := range e.node.Needs {
 		n, rec := e.nodes[id], e.recordOf(id)
-		if e.kinds[n.Kind].Early {
-			continue // a check is a gate: what it found is no input
+		if e.isGate(e.node, n) {
+			continue
 		}
 		for _, o := range rec.Outputs {
 			name := n.Stage + "/" + o.Name
 			if e.node.Scope == schemas.ScopeRun && n.Scope == schemas.ScopeTrial {
-				name += "@" + trialLabel(e.trials[n.Trial])
+				label, err := e.label(ctx, e.trials[n.Trial])
+				if err != nil {
+					return err
+				}
+				name += "@" + label
 			}
 			e.pre.Upstream[name] = string(o.Digest)
 			e.record.Inputs = append(e.record.Inputs, schemas.Input{Name: name, Origin: "stage", Digest: o.Digest, Bytes: o.Bytes, Files: o.Files})
 		}
 	}
+	return nil
 }
 
-func (e *execution) addService() {
+// label names a trial in a key: a path among its parameters is there by content.
+func (e *execution) label(ctx context.Context, t schemas.Trial) (string, error) {
+	params := trialParams(e.Experiment, t.Point)
+	for name := range t.Point {
+		written, ok := paramPath(params[name])
+		if !ok {
+			continue
+		}
+		in, err := hashInput(ctx, "param."+name, "file", e.absParam(name, written))
+		if err != nil {
+			return "", err
+		}
+		params[name] = in.identity()
+	}
+	point := map[string]any{}
+	for name := range t.Point {
+		point[name] = params[name]
+	}
+	t.Point = point
+	return trialLabel(t), nil
+}
+
+// addService puts the service into the key as far as it is written down. Stages
+// that use one are never reused: a key cannot hold all that a service is.
+func (e *execution) addService(res *resolver) {
 	svc, ok := e.Experiment.Service[e.def.Service]
 	if !ok {
 		return
 	}
 	e.pre.Service = serviceDefinition(svc)
 	for k, v := range referredParams(svc.Config, e.params) {
-		if _, known := e.pre.Params[k]; !known {
-			e.pre.Params[k] = v
+		e.pre.Params[k] = v
+		if written, ok := paramPath(v); ok {
+			res.used[k] = e.absParam(k, written)
 		}
 	}
 	for _, m := range e.models {
-		e.pre.Models[m.ID] = m.Name
-		if m.Fingerprint != "" {
-			e.pre.Models[m.ID] = m.Name + " " + string(m.Fingerprint)
-		}
+		e.pre.Models[m.ID] = m.Name + " " + firstText(string(m.Fingerprint), "unknown")
 	}
 }
 
@@ -190,7 +284,7 @@ var passedThrough = []string{"PATH", "HOME", "USER", "LOGNAME", "SSL_CERT_FILE",
 // environment is what a child of this stage sees: a fixed base, the variables
 // the stage passes through, and the ones it sets, secrets resolved.
 func (e *execution) environment(ctx context.Context) ([]string, error) {
-	env := map[string]string{"LANG": "C.UTF-8", "TZ": "UTC", "TMPDIR": filepath.Join(e.workDir, "nodes", strings.ReplaceAll(e.node.ID, "@", "-"), "work")}
+	env := map[string]string{"LANG": "C.UTF-8", "TZ": "UTC", "TMPDIR": filepath.Join(e.base, "work")}
 	for _, name := range passedThrough {
 		if v, ok := os.LookupEnv(name); ok {
 			env[name] = v
@@ -199,7 +293,7 @@ func (e *execution) environment(ctx context.Context) ([]string, error) {
 	for k, v := range e.passed {
 		env[k] = v
 	}
-	res := &resolver{runner: e.runner, node: e.node, params: e.params, views: e.views, secrets: true}
+	res := e.resolver(true)
 	for name, v := range stringMap(e.def.Config["env"]) {
 		s, err := res.text(ctx, v)
 		if err != nil {

@@ -15,19 +15,21 @@ type resolver struct {
 	*runner
 	node    schemas.Node
 	params  map[string]any
-	views   map[string]ServiceView // services that are up, as of the start
-	secrets bool                   // whether secrets may be had; they never are for what enters a key
+	views   map[string]ServiceView // services that the node uses, by name
+	copies  *copies
+	dryURLs bool
+	secrets bool // whether secrets may be had; they never are for what enters a key
 	// used collects the path parameters that were resolved: name -> absolute path.
 	used map[string]string
 }
 
-func (v *resolver) lookup(ctx context.Context) func(schemas.Reference) (any, error) {
+func (v *resolver) lookup(context.Context) func(schemas.Reference) (any, error) {
 	return func(ref schemas.Reference) (any, error) {
 		switch ref.Namespace {
 		case schemas.RefParam:
 			return v.param(ref.Names[0])
 		case schemas.RefStage:
-			return v.upstreamPath(ctx, ref.Names[0], ref.Names[1])
+			return v.upstreamPath(ref.Names[0], ref.Names[1])
 		case schemas.RefSource:
 			if v.SourceDir == "" {
 				return nil, fmt.Errorf("needs a source run: name one with --source-run")
@@ -105,23 +107,13 @@ func (r *runner) abs(path string) string {
 }
 
 func (v *resolver) serviceURL(service string) (string, error) {
-	if v.dry {
+	if v.dry || v.dryURLs {
 		return "http://127.0.0.1", nil
 	}
 	if view, ok := v.views[service]; ok {
 		return view.URL, nil
 	}
 	return "", fmt.Errorf("service %q is not up", service)
-}
-
-// resolvePath resolves a path that may refer to parameters and the machine.
-func (r *runner) resolvePath(path string, params map[string]any) (string, error) {
-	v := &resolver{runner: r, params: params}
-	s, err := v.text(context.Background(), path)
-	if err != nil {
-		return "", err
-	}
-	return r.abs(s), nil
 }
 
 // resolveEarly resolves text that some stage or service holds, with what is known
@@ -199,10 +191,11 @@ func (v *resolver) upstreamNodes(stage string) []schemas.Node {
 	return list
 }
 
-func (v *resolver) upstreamPath(ctx context.Context, stage, output string) (string, error) {
+// upstreamPath is where an output will lie for this reader.
+func (v *resolver) upstreamPath(stage, output string) (string, error) {
 	nodes := v.upstreamNodes(stage)
 	if v.dry {
-		return "/stage/" + stage + "/" + output, nil // where it would lie; it enters no key
+		return filepath.Join(v.copies.dir, stage, output), nil // where it would lie; it enters no key
 	}
 	if len(nodes) != 1 {
 		return "", fmt.Errorf("stands for %d results: a stage of run scope reads those of every trial another way", len(nodes))
@@ -210,7 +203,7 @@ func (v *resolver) upstreamPath(ctx context.Context, stage, output string) (stri
 	rec := v.recordOf(nodes[0].ID)
 	for _, o := range rec.Outputs {
 		if o.Name == output {
-			return v.materialize(ctx, rec.Tree, o.Path)
+			return v.copies.want(rec.Tree, o.Path), nil
 		}
 	}
 	return "", fmt.Errorf("stage %s has no output %q; it has %s", stage, output, outputNames(rec))

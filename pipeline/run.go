@@ -32,14 +32,14 @@ type runner struct {
 	findings []schemas.Finding
 	units    map[string]*unitState
 	preimage map[schemas.Digest]bool
-	models   []ModelIdentity
 
 	dry         bool              // explain: nothing is written, stored results are not read out
 	seenSecrets map[string]string // name -> value, of every secret that was given out
 
-	mu     sync.Mutex
-	mat    map[schemas.Digest]*materialized
-	evLock sync.Mutex
+	mu         sync.Mutex
+	seenInputs map[string]string // path -> identity it had when a stage of this run first read it
+	prints     map[string]ModelIdentity
+	evLock     sync.Mutex
 }
 
 // NewRunID names a run: its start and eight random digits.
@@ -65,7 +65,6 @@ func Run(ctx context.Context, opts Options) (Outcome, error) {
 	if err := r.open(); err != nil {
 		return Outcome{}, err
 	}
-	r.identifyModels(ctx)
 	refused, err := r.early(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -92,7 +91,7 @@ func newRunner(opts Options) *runner {
 	r := &runner{
 		Options: opts, kinds: map[string]Kind{}, nodes: map[string]schemas.Node{}, trials: map[string]schemas.Trial{},
 		records: map[string]schemas.RunRecord{}, units: map[string]*unitState{}, preimage: map[schemas.Digest]bool{},
-		mat: map[schemas.Digest]*materialized{}, kept: kept{attempts: map[string]int{}},
+		seenInputs: map[string]string{}, prints: map[string]ModelIdentity{}, kept: kept{attempts: map[string]int{}},
 	}
 	for _, k := range opts.Kinds {
 		r.kinds[k.Name] = k
@@ -197,30 +196,6 @@ func (r *runner) unpublished(refused *RefusedError) (Outcome, error) {
 		return out, &InfraError{"clean up after preflight", err}
 	}
 	return out, nil
-}
-
-func (r *runner) identifyModels(ctx context.Context) {
-	ids := make([]string, 0, len(r.Experiment.Model))
-	for id := range r.Experiment.Model {
-		ids = append(ids, id)
-	}
-	sortStrings(ids)
-	for _, id := range ids {
-		m := r.Experiment.Model[id]
-		mi := ModelIdentity{ID: id, Name: m.Name, Level: FingerprintLevel}
-		path, err := r.resolvePath(m.Checkpoint, r.Experiment.Params)
-		switch {
-		case m.Checkpoint == "":
-			mi.Unknown = "the experiment names no checkpoint"
-		case err != nil:
-			mi.Unknown = err.Error()
-		default:
-			if mi.Fingerprint, err = Fingerprint(ctx, path); err != nil {
-				mi.Unknown = err.Error()
-			}
-		}
-		r.models = append(r.models, mi)
-	}
 }
 
 func (r *runner) event(ev Event) {

@@ -117,7 +117,8 @@ func (l *loop) tryNode(n schemas.Node) {
 		l.skip(n, cause)
 		return
 	}
-	if rec, ok := l.kept.records[n.ID]; ok && l.takeKept(n, rec) {
+	if rec, ok := l.kept.records[n.ID]; ok {
+		l.takeKept(n, rec)
 		return
 	}
 	if !l.turn(n) || !l.servicesUp(n) {
@@ -130,7 +131,7 @@ func (l *loop) tryNode(n schemas.Node) {
 	l.running++
 	l.measured = n.Measured
 	l.pending++
-	views := l.views()
+	views := l.views(unitsOf(n))
 	go func() { l.results <- l.execute(l.ctx, n, views) }()
 }
 
@@ -145,8 +146,22 @@ func (l *loop) unitBusy() bool {
 	return false
 }
 
-// takeKept accepts a record of the interrupted run.
-func (l *loop) takeKept(n schemas.Node, rec schemas.RunRecord) bool {
+// takeKept accepts a record of the interrupted run, unless what it was made from
+// is no longer what it was: results of two versions of an input are not one run.
+func (l *loop) takeKept(n schemas.Node, rec schemas.RunRecord) {
+	e := l.newExecution(n, nil)
+	e.dryURLs = true
+	err := e.prepare(l.ctx)
+	if err == nil {
+		var key schemas.Key
+		if key, _, err = schemas.KeyOf(e.pre); err == nil && key != rec.Record.Key {
+			err = fmt.Errorf("its key is %s now and was %s", key.Short(), rec.Record.Key.Short())
+		}
+	}
+	if err != nil {
+		l.fatal = firstErr(l.fatal, &ResumeError{fmt.Sprintf("what stage %s was made from has changed since the run was interrupted (%v): put it back, or start a new run", n.ID, err)})
+		return
+	}
 	l.setRecord(n.ID, rec)
 	if rec.Record.Key.Valid() {
 		l.preimage[rec.Record.Key.Preimage()] = true
@@ -154,7 +169,6 @@ func (l *loop) takeKept(n schemas.Node, rec schemas.RunRecord) bool {
 	l.findings = append(l.findings, rec.Record.Findings...)
 	l.finishNode(n)
 	l.event(Event{Type: "reuse", Node: n.ID, Kind: n.Kind, Text: "kept from before the interruption", Status: rec.Record.Status, NodesDone: l.doneCount(), NodesTotal: len(l.Plan.Nodes)})
-	return true
 }
 
 // turn keeps trials that use services from overlapping: stages with a service

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,14 +88,15 @@ func (r *runner) status(aborted bool) schemas.RunStatus {
 // conditions.json beside it.
 func (r *runner) results(ctx context.Context) ([]schemas.StageResult, []schemas.Condition, error) {
 	results, conditions := []schemas.StageResult{}, []schemas.Condition{}
+	fresh := newCopies(r.Store, filepath.Join(r.workDir, "seal")) // from the blobs: no stage has seen these
 	for _, n := range r.Plan.Nodes {
 		rec := r.records[n.ID].Record
 		for _, o := range rec.Outputs {
 			if o.Name != "result" || !r.kinds[n.Kind].Measured {
 				continue
 			}
-			dir, err := r.materialize(ctx, rec.Tree, "outputs/result")
-			if err != nil {
+			dir := fresh.want(rec.Tree, "outputs/result")
+			if err := fresh.fill(ctx); err != nil {
 				return nil, nil, err
 			}
 			sr := schemas.StageResult{Node: n.ID, Stage: n.Stage, Trial: n.Trial, Point: r.trials[n.Trial].Point}
@@ -158,7 +160,7 @@ func (r *runner) makeReport(run schemas.Run, results []schemas.StageResult, cond
 		rep.Stages = append(rep.Stages, schemas.ReportStage{Node: rec.Node, Stage: rr.Stage, Kind: rr.Kind, Trial: r.nodes[rec.Node].Trial, Status: rr.Status, Key: rr.Key,
 			Outputs: append([]schemas.Output{}, rr.Outputs...), ReusedFrom: rec.ReusedFrom, StartedAt: rr.StartedAt, DurationMs: rr.DurationMs, Error: rr.Error, RootCause: rr.RootCause})
 	}
-	rep.Claims = Claims(r.Experiment.Claim, results)
+	rep.Claims = Claims(r.Experiment.Claim, results, run.Plan)
 	return rep
 }
 
@@ -174,20 +176,21 @@ func (r *runner) reportFindings() []schemas.Finding {
 }
 
 // Claims evaluates claims over the results of a run: the value of a claim is the
-// mean over trials of what its metric came to in each.
-func Claims(claims []schemas.Claim, results []schemas.StageResult) []schemas.ClaimResult {
+// mean over trials of what its metric came to in each. A trial without a result
+// leaves the claim without a value: the mean of those that worked is another claim.
+func Claims(claims []schemas.Claim, results []schemas.StageResult, plan schemas.Plan) []schemas.ClaimResult {
 	list := []schemas.ClaimResult{}
 	for _, c := range claims {
 		cr := schemas.ClaimResult{Claim: c}
 		stage, metric, _ := strings.Cut(c.Metric, ".")
 		sum, n := 0.0, 0
-		for _, sr := range results {
-			if sr.Stage != stage {
+		for _, node := range plan.Nodes {
+			if node.Stage != stage {
 				continue
 			}
-			v, _, err := report.Lookup(sr.Result, metric)
+			v, err := claimed(results, node.ID, metric)
 			if err != nil {
-				cr.Reason = fmt.Sprintf("%s: %v", sr.Node, err)
+				cr.Reason = fmt.Sprintf("%s: %v", node.ID, err)
 				break
 			}
 			sum += v
@@ -205,4 +208,14 @@ func Claims(claims []schemas.Claim, results []schemas.StageResult) []schemas.Cla
 		list = append(list, cr)
 	}
 	return list
+}
+
+func claimed(results []schemas.StageResult, node, metric string) (float64, error) {
+	for _, sr := range results {
+		if sr.Node == node {
+			v, _, err := report.Lookup(sr.Result, metric)
+			return v, err
+		}
+	}
+	return 0, errors.New("it gave no result")
 }

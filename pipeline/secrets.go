@@ -1,81 +1,136 @@
 package pipeline
 
 import (
-	"bytes"
+	"bufio"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"assay/internal/durable"
+	"assay/internal/redact"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// secretValues returns the secrets given out so far: value -> what to print instead.
-func (r *runner) secretValues() map[string]string {
+// secrets are those given out so far.
+func (r *runner) secrets() *redact.Secrets {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make(map[string]string, len(r.seenSecrets))
+	marks := make(map[string]string, len(r.seenSecrets))
 	for name, value := range r.seenSecrets {
-		out[value] = "[secret:" + name + "]"
+		marks[value] = "[secret:" + name + "]"
 	}
-	return out
+	return redact.New(marks)
 }
 
-func (r *runner) hideSecrets(s string) string {
-	for value, mark := range r.secretValues() {
-		s = strings.ReplaceAll(s, value, mark)
+// secretValues are the values alone.
+func (r *runner) secretValues() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []string
+	for _, value := range r.seenSecrets {
+		list = append(list, value)
 	}
-	return s
+	return list
 }
 
-// redact replaces secrets in the files below dir: a program may print what it
-// was given.
+func (r *runner) hideSecrets(s string) string { return r.secrets().String(s) }
+
+// filter puts a filter of all secrets in front of a log. Close writes what is
+// held back and leaves w open.
+func (r *runner) filter(w io.Writer) io.WriteCloser { return filtered{r.secrets().Writer(w)} }
+
+type filtered struct{ *redact.Writer }
+
+func (f filtered) Close() error { return f.Flush() }
+
+// redact replaces secrets in the files below dir that a filter has missed: a
+// program may write a log of its own.
 func (r *runner) redact(dir string) error {
-	secrets := r.secretValues()
-	if len(secrets) == 0 {
+	secrets := r.secrets()
+	if secrets.Empty() {
 		return nil
 	}
 	return filepath.WalkDir(dir, func(path string, de fs.DirEntry, err error) error {
 		if err != nil || !de.Type().IsRegular() {
 			return err
 		}
+		mark, err := findInFile(secrets, path)
+		if err != nil || mark == "" {
+			return err
+		}
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		clean := b
-		for value, mark := range secrets {
-			clean = bytes.ReplaceAll(clean, []byte(value), []byte(mark))
-		}
-		if bytes.Equal(clean, b) {
-			return nil
-		}
-		return durable.WriteFile(path, clean, 0o644)
+		return durable.WriteFile(path, []byte(secrets.String(string(b))), 0o644)
 	})
 }
 
-// refuseSecrets is an error when an output holds a secret: a result cannot be
-// edited, so it is not archived.
+// refuseSecrets is an error when an output holds a secret, in a name, a link or
+// content, compressed content included: a result cannot be edited, so it is not
+// archived.
 func (r *runner) refuseSecrets(dir string) error {
-	secrets := r.secretValues()
-	if len(secrets) == 0 {
+	secrets := r.secrets()
+	if secrets.Empty() {
 		return nil
 	}
 	return filepath.WalkDir(dir, func(path string, de fs.DirEntry, err error) error {
-		if err != nil || !de.Type().IsRegular() {
-			return err
-		}
-		b, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		for value, mark := range secrets {
-			if bytes.Contains(b, []byte(value)) {
-				rel, _ := filepath.Rel(dir, path)
-				return fmt.Errorf("output %s holds %s: nothing of it was archived; make the program leave the secret out", filepath.ToSlash(rel), mark)
-			}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
 		}
-		return nil
+		names := rel
+		if de.Type()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			names += "\x00" + target
+		}
+		mark, err := secrets.Find(strings.NewReader(names))
+		if err == nil && mark == "" && de.Type().IsRegular() {
+			mark, err = findInFile(secrets, path)
+		}
+		if err != nil || mark == "" {
+			return err
+		}
+		return fmt.Errorf("output %s holds %s: nothing of it was archived; make the program leave the secret out", secrets.String(filepath.ToSlash(rel)), mark)
 	})
+}
+
+// findInFile looks into a file, and into what it holds when it is zstd.
+func findInFile(secrets *redact.Secrets, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	mark, err := secrets.Find(f)
+	if err != nil || mark != "" {
+		return mark, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	in := bufio.NewReader(f)
+	if magic, _ := in.Peek(4); string(magic) != "\x28\xb5\x2f\xfd" {
+		return "", nil
+	}
+	dec, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return "", err
+	}
+	defer dec.Close()
+	mark, err = secrets.Find(dec)
+	if err != nil {
+		return "", nil // not whole zstd: what it holds as bytes has been looked at
+	}
+	return mark, nil
 }

@@ -58,7 +58,7 @@ func (l *loop) mayStart(u *unitState) bool {
 		if other == u || other.state == unitIdle || other.state == unitDone {
 			continue
 		}
-		if other.left == 0 || other.state == unitStopping {
+		if other.left == 0 || other.state == unitStopping || other.plan.Service == u.plan.Service {
 			return false
 		}
 		for _, d := range u.plan.Devices {
@@ -81,7 +81,7 @@ func (l *loop) startUnit(u *unitState) {
 	}
 	l.event(Event{Type: "service_start", Unit: u.plan.ID, Text: u.plan.Engine})
 	l.pending++
-	started, views := l.Now(), l.views()
+	started, views := l.Now(), l.views(u.plan.Needs)
 	go func() {
 		live, err := l.launch(l.ctx, u, views)
 		res := result{unit: u.plan.ID, service: schemas.ServiceRecord{
@@ -100,11 +100,11 @@ func (l *loop) startUnit(u *unitState) {
 	}()
 }
 
-// views are the services that are up now.
-func (l *loop) views() map[string]ServiceView {
+// views are the services of these lifetimes that are up now.
+func (l *loop) views(units []string) map[string]ServiceView {
 	m := map[string]ServiceView{}
-	for _, u := range l.units {
-		if u.state == unitUp {
+	for _, id := range units {
+		if u := l.units[id]; u.state == unitUp {
 			m[u.plan.Service] = u.live.View()
 		}
 	}
@@ -117,9 +117,13 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	if len(u.plan.Trials) > 0 {
 		point = l.trials[u.plan.Trials[0]].Point
 	}
-	res := &resolver{runner: l.runner, node: l.nodes[u.plan.Nodes[0]], params: trialParams(l.Experiment, point), views: views, secrets: true}
+	made := newCopies(l.Store, filepath.Join(l.workDir, "units", u.plan.ID))
+	res := &resolver{runner: l.runner, node: l.nodes[u.plan.Nodes[0]], params: trialParams(l.Experiment, point), views: views, copies: made, secrets: true}
 	config, err := res.fields(ctx, engineFields(def.Engine), def.Config)
 	if err != nil {
+		return nil, err
+	}
+	if err := made.fill(ctx); err != nil {
 		return nil, err
 	}
 	env := map[string]string{}
@@ -134,7 +138,7 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	if err := durable.MkdirAll(u.logDir); err != nil {
 		return nil, err
 	}
-	secrets := slices.Sorted(maps.Keys(l.secretValues()))
+	secrets := l.secretValues()
 	return l.StartService(ctx, ServiceLaunch{Secrets: secrets, Unit: u.plan.ID, Service: u.plan.Service, Engine: def.Engine, Config: config, Env: env, LogDir: u.logDir, Token: l.token})
 }
 

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"assay/schemas"
@@ -9,11 +10,17 @@ import (
 
 // units groups the nodes that use a service into lifetimes: one per trial, one
 // per stretch of trials with the same definition, or one for the run.
-func (p *planner) units() []schemas.PlanUnit {
+func (p *planner) units() ([]schemas.PlanUnit, error) {
+	if err := p.checkLifetimes(); err != nil {
+		return nil, err
+	}
 	b := &unitBuilder{p: p, open: map[string]*schemas.PlanUnit{}, count: map[string]int{}}
 	for _, n := range b.byTrial() {
 		for i, svc := range servicesOf(p.exp, p.exp.Stage[n.Stage]) {
-			u := b.unit(svc, n)
+			u, err := b.unit(svc, n)
+			if err != nil {
+				return nil, err
+			}
 			u.Nodes = append(u.Nodes, n.ID)
 			if i == 0 && p.exp.Stage[n.Stage].Service == svc {
 				n.Unit = u.ID
@@ -26,7 +33,20 @@ func (p *planner) units() []schemas.PlanUnit {
 	for i, u := range b.all {
 		units[i] = *u
 	}
-	return units
+	return units, nil
+}
+
+// checkLifetimes refuses a service that would outlive one it needs.
+func (p *planner) checkLifetimes() error {
+	rank := map[string]int{"trial": 0, "change": 1, "run": 2}
+	for name, svc := range p.exp.Service {
+		for _, need := range svc.Needs {
+			if other := p.exp.Service[need]; rank[other.Restart] < rank[svc.Restart] {
+				return fmt.Errorf("service %s (restart = %q) needs service %s, which is restarted more often (restart = %q): give %s a restart that is at least as long", name, svc.Restart, need, other.Restart, need)
+			}
+		}
+	}
+	return nil
 }
 
 type unitBuilder struct {
@@ -36,41 +56,65 @@ type unitBuilder struct {
 	count map[string]int
 }
 
-// byTrial orders nodes by trial, run-scoped ones where the plan has them.
+// byTrial orders nodes by trial. A run-scoped node that depends on trials comes
+// after all of them, any other before.
 func (b *unitBuilder) byTrial() []*schemas.Node {
 	nodes := append([]*schemas.Node(nil), b.p.ordered...)
-	pos := map[string]int{"": -1}
+	trial := map[string]int{}
 	for _, t := range b.p.trials {
-		pos[t.ID] = t.Position
+		trial[t.ID] = t.Position
 	}
-	sort.SliceStable(nodes, func(i, j int) bool { return pos[nodes[i].Trial] < pos[nodes[j].Trial] })
+	pos := map[string]int{}
+	for _, n := range b.p.ordered { // needs stand before
+		pos[n.ID] = -1
+		if n.Scope == schemas.ScopeTrial {
+			pos[n.ID] = trial[n.Trial]
+			continue
+		}
+		for _, need := range n.Needs {
+			if pos[need] >= 0 {
+				pos[n.ID] = len(trial)
+			}
+		}
+	}
+	sort.SliceStable(nodes, func(i, j int) bool { return pos[nodes[i].ID] < pos[nodes[j].ID] })
 	return nodes
 }
 
-func (b *unitBuilder) unit(svc string, n *schemas.Node) *schemas.PlanUnit {
+// unit is the lifetime of a service that a node uses: the open one where it may
+// go on, a new one else.
+func (b *unitBuilder) unit(svc string, n *schemas.Node) (*schemas.PlanUnit, error) {
 	def := b.p.exp.Service[svc]
-	key := b.serviceKey(def, n)
-	u := b.open[svc]
-	if u == nil || !b.continues(def, u, n, key) {
-		b.count[svc]++
-		u = &schemas.PlanUnit{ID: fmt.Sprintf("%s-%d", svc, b.count[svc]), Service: svc, Engine: def.Engine, Key: key, Devices: def.Devices, Nodes: []string{}}
-		for _, need := range def.Needs {
-			u.Needs = append(u.Needs, b.unit(need, n).ID)
+	key, err := b.serviceKey(def, n)
+	if err != nil {
+		return nil, fmt.Errorf("service %s: %w", svc, err)
+	}
+	var needs []string
+	for _, need := range def.Needs {
+		u, err := b.unit(need, n)
+		if err != nil {
+			return nil, err
 		}
+		needs = append(needs, u.ID)
+	}
+	u := b.open[svc]
+	if u == nil || !b.continues(def, u, n, key) || !slices.Equal(needs, u.Needs) {
+		if u != nil && def.Restart == "run" {
+			return nil, fmt.Errorf("service %s has restart = \"run\", yet what it is started with differs between stages or trials (node %s): use restart = \"change\"", svc, n.ID)
+		}
+		b.count[svc]++
+		u = &schemas.PlanUnit{ID: fmt.Sprintf("%s-%d", svc, b.count[svc]), Service: svc, Engine: def.Engine, Key: key, Devices: def.Devices, Nodes: []string{}, Needs: needs}
 		b.open[svc] = u
 		b.all = append(b.all, u)
 	}
 	if n.Trial != "" && (len(u.Trials) == 0 || u.Trials[len(u.Trials)-1] != n.Trial) {
 		u.Trials = append(u.Trials, n.Trial)
 	}
-	return u
+	return u, nil
 }
 
 func (b *unitBuilder) continues(def schemas.Service, u *schemas.PlanUnit, n *schemas.Node, key schemas.Key) bool {
-	switch def.Restart {
-	case "run":
-		return u.Key == key
-	case "change":
+	if def.Restart != "trial" {
 		return u.Key == key
 	}
 	if n.Trial == "" {
@@ -79,19 +123,24 @@ func (b *unitBuilder) continues(def schemas.Service, u *schemas.PlanUnit, n *sch
 	return len(u.Trials) > 0 && u.Trials[len(u.Trials)-1] == n.Trial
 }
 
-func (b *unitBuilder) serviceKey(def schemas.Service, n *schemas.Node) schemas.Key {
+// serviceKey tells what a service is started with: its keys, the parameters and
+// the nodes whose outputs they refer to.
+func (b *unitBuilder) serviceKey(def schemas.Service, n *schemas.Node) (schemas.Key, error) {
 	var trial *schemas.Trial
 	for i := range b.p.trials {
 		if b.p.trials[i].ID == n.Trial {
 			trial = &b.p.trials[i]
 		}
 	}
-	params := trialParams(b.p.exp, pointOf(trial))
-	key, _, err := schemas.KeyOf(map[string]any{"service": serviceDefinition(def), "params": referredParams(def.Config, params)})
-	if err != nil {
-		return ""
+	var inputs []string
+	for _, ref := range schemas.References(def.Config) {
+		if ref.Namespace == schemas.RefStage {
+			inputs = append(inputs, b.p.needed(ref.Names[0], trial)...)
+		}
 	}
-	return key
+	params := trialParams(b.p.exp, pointOf(trial))
+	key, _, err := schemas.KeyOf(map[string]any{"service": serviceDefinition(def), "params": referredParams(def.Config, params), "inputs": inputs})
+	return key, err
 }
 
 // servicesOf lists every service a stage needs up: its own first, then those it

@@ -7,30 +7,56 @@ import (
 	"strings"
 	"sync"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
-// materialized is one stored tree written out once, for all who read it.
-type materialized struct {
-	once sync.Once
-	dir  string
-	err  error
+// copies are the stored trees that one reader uses, written out for it alone: what
+// it does to them reaches nobody else. Where a tree will lie is known before it is
+// written, so that a key can be made, and an earlier result used, without a copy.
+type copies struct {
+	store TreeStore
+	dir   string
+
+	mu    sync.Mutex
+	made  map[schemas.Digest]bool
+	wants map[schemas.Digest]bool
 }
 
-func (r *runner) materialize(ctx context.Context, tree schemas.Digest, sub string) (string, error) {
-	r.mu.Lock()
-	m := r.mat[tree]
-	if m == nil {
-		m = &materialized{dir: filepath.Join(r.workDir, "inputs", tree.Hex())}
-		r.mat[tree] = m
-	}
-	r.mu.Unlock()
-	m.once.Do(func() {
-		if m.err = r.Store.Materialize(ctx, tree, "", m.dir); m.err != nil {
-			m.err = fmt.Errorf("read a stored result: %w", m.err)
+func newCopies(store TreeStore, dir string) *copies {
+	return &copies{store: store, dir: dir, made: map[schemas.Digest]bool{}, wants: map[schemas.Digest]bool{}}
+}
+
+// want says where sub of a tree will lie once fill has run.
+func (c *copies) want(tree schemas.Digest, sub string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wants[tree] = true
+	return filepath.Join(c.dir, tree.Hex(), filepath.FromSlash(sub))
+}
+
+// fill writes out every tree that is wanted.
+func (c *copies) fill(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tree := range c.wants {
+		if c.made[tree] {
+			continue
 		}
-	})
-	return filepath.Join(m.dir, filepath.FromSlash(sub)), m.err
+		if err := durable.MkdirAll(c.dir); err != nil {
+			return &InfraError{"make a folder for stored results", err}
+		}
+		if err := c.store.Materialize(ctx, tree, "", filepath.Join(c.dir, tree.Hex())); err != nil {
+			return fmt.Errorf("read a stored result: %w", err)
+		}
+		c.made[tree] = true
+	}
+	return nil
+}
+
+// holds says whether path lies in one of the copies.
+func (c *copies) holds(path string) bool {
+	return strings.HasPrefix(path, c.dir+string(filepath.Separator))
 }
 
 func (r *runner) setRecord(node string, rec schemas.RunRecord) {
@@ -55,7 +81,10 @@ func (e *execution) upstream() []UpstreamOutput {
 		rec := e.recordOf(n.ID)
 		for _, o := range rec.Outputs {
 			list = append(list, UpstreamOutput{Stage: n.Stage, Kind: n.Kind, Trial: e.trials[n.Trial], Name: o.Name, Digest: o.Digest,
-				Path: func(ctx context.Context) (string, error) { return e.materialize(ctx, rec.Tree, o.Path) }})
+				Path: func(ctx context.Context) (string, error) {
+					path := e.copies.want(rec.Tree, o.Path)
+					return path, e.copies.fill(ctx)
+				}})
 		}
 	}
 	return list
@@ -102,7 +131,6 @@ func (e *execution) earlier(ctx context.Context, key schemas.Key) (schemas.Store
 	if found == nil {
 		return schemas.StoredRecord{}, false, nil
 	}
-	found.Record.Findings = append(found.Record.Findings, e.finding...)
 	return *found, true, nil
 }
 

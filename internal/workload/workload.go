@@ -110,7 +110,8 @@ type Mapping struct {
 }
 
 // AssignModels renames the workload's models, in sorted order, to the service's
-// models, in the order given. More workload models than service models is an
+// models, in the order given; where the service has all of them by name they keep
+// their names. More workload models than service models is an
 // error unless wrap is set; then the service's models are used in turns. A
 // workload of FormAegaeonRequests was assigned when it was read and is only
 // checked.
@@ -121,8 +122,11 @@ func (w Workload) AssignModels(service []string, wrap bool) (Workload, []Mapping
 	names := w.Models()
 	to := map[string]string{}
 	var maps []Mapping
+	same := !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(service, n) })
 	for i, n := range names {
 		switch {
+		case same:
+			to[n] = n // the service has every one of them by name
 		case w.Form == FormAegaeonRequests && slices.Contains(service, n):
 			to[n] = n
 		case w.Form == FormAegaeonRequests:

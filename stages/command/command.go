@@ -140,12 +140,32 @@ func execute(ctx context.Context, task *pipeline.Task, argv []string) (int, erro
 	return code, nil
 }
 
-func openLog(task *pipeline.Task, name string) (*os.File, error) {
+// logFile is a log on disk behind the filter that cuts secrets out.
+type logFile struct {
+	io.Writer
+	filter io.Closer // nil for none
+	file   *os.File
+}
+
+func openLog(task *pipeline.Task, name string) (*logFile, error) {
 	f, err := os.OpenFile(filepath.Join(task.Dir, "logs", name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
-	return f, nil
+	if task.Filter == nil {
+		return &logFile{Writer: f, file: f}, nil
+	}
+	filter := task.Filter(f)
+	return &logFile{Writer: filter, filter: filter, file: f}, nil
+}
+
+// Close writes what the filter held back.
+func (l *logFile) Close() error {
+	var err error
+	if l.filter != nil {
+		err = l.filter.Close()
+	}
+	return errors.Join(err, l.file.Close())
 }
 
 // okExit says whether the code counts as success: those of ok_exit, else 0.

@@ -176,7 +176,12 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 			}
 		}
 	}()
-	sent = loadgen.Run(ctx, opts, log.Write)
+	sent = loadgen.Run(ctx, opts, func(rec schemas.RequestRecord) error {
+		if task.Hide != nil {
+			rec.Error = task.Hide(rec.Error) // a service may answer with what it was sent
+		}
+		return log.Write(rec)
+	})
 	close(stop)
 	<-flushed
 	state.tell(task)

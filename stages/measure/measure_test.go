@@ -232,9 +232,9 @@ func TestRefusesWhatCannotBeSent(t *testing.T) {
 		{"too many models", synthForm, map[string]any{}, "2 models"},
 		{"unknown model", synthForm, map[string]any{"models": []any{"m0", "mX"}}, `does not list model "mX"`},
 		{"bad line", "Request Time,Model Name,Input Length,Output Length\n00:00:00.000,m,0,1\n", map[string]any{}, "w.csv:2"},
-		{"empty window", synthForm, map[string]any{"window": []any{"5s", "6s"}, "models": []any{"m0"}}, "no request arrives in the window"},
-		{"bad window", synthForm, map[string]any{"window": []any{"5", "6s"}}, "window: from"},
-		{"half a window", synthForm, map[string]any{"window": []any{"5s"}}, "want two times"},
+		{"empty window", "Request Time,Model Name,Input Length,Output Length\n00:00:00.000,m,8,1\n", map[string]any{"window": []any{"5s", "6s"}}, "no request arrives in the window"},
+		{"bad window", "Request Time,Model Name,Input Length,Output Length\n00:00:00.000,m,8,1\n", map[string]any{"window": []any{"5", "6s"}}, "window: from"},
+		{"half a window", "Request Time,Model Name,Input Length,Output Length\n00:00:00.000,m,8,1\n", map[string]any{"window": []any{"5s"}}, "want two times"},
 	} {
 		s := newStage(t, e, c.workload, c.config)
 		err := run(context.Background(), s.task)

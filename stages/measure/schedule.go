@@ -31,11 +31,13 @@ func makePlan(task *pipeline.Task, set schemas.Settings) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if w, err = cut(w, set); err != nil {
-		return plan{}, err
-	}
+	// Models are assigned before the window is cut: two windows of one workload
+	// send a model's requests to the same model.
 	w, mapping, err := w.AssignModels(models, false)
 	if err != nil {
+		return plan{}, err
+	}
+	if w, err = cut(w, set); err != nil {
 		return plan{}, err
 	}
 	p := plan{models: models, mapping: mapping, header: schemas.Schedule{

@@ -153,6 +153,9 @@ func (w *warmup) model(ctx context.Context, model string) (ModelSummary, error) 
 			Index: w.index, ID: fmt.Sprintf("warmup-%d", w.index), Model: model, InputTokens: w.set.Int("input_tokens"), OutputTokens: w.set.Int("output_tokens")}})
 		w.index++
 		ms.Sent++
+		if w.task.Hide != nil {
+			rec.Error = w.task.Hide(rec.Error) // a service may answer with what it was sent
+		}
 		if err := errors.Join(w.log.Write(rec), w.log.Flush()); err != nil {
 			return ms, &pipeline.InfraError{Op: "write the request log", Err: err}
 		}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package pipeline
 
 import (
@@ -8,9 +6,9 @@ import (
 )
 
 func stampOf(fi fs.FileInfo) fileStamp {
-	st := fileStamp{size: fi.Size(), mtime: fi.ModTime().UnixNano()}
+	st := fileStamp{mode: fi.Mode(), size: fi.Size(), mtime: fi.ModTime().UnixNano()}
 	if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
-		st.dev, st.ino = uint64(sys.Dev), sys.Ino
+		st.dev, st.ino, st.ctime = sys.Dev, sys.Ino, sys.Ctim.Nano()
 	}
 	return st
 }

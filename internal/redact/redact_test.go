@@ -1,0 +1,66 @@
+package redact
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestPrefixOfAnother(t *testing.T) {
+	s := New(map[string]string{"key": "[a]", "key-extended": "[b]", "": "[empty]"})
+	for in, want := range map[string]string{
+		"x key y": "x [a] y", "key-extended": "[b]", "key-ext": "[a]-ext", "keykey": "[a][a]", "ke": "ke", "key-extende": "[a]-extende", "": "",
+	} {
+		if got := s.String(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestSplitAnywhere checks that it does not matter how a text is cut into writes,
+// and that no secret is left.
+func TestSplitAnywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[ab]{1,4}`)
+		marks := map[string]string{}
+		for _, v := range rapid.SliceOfN(word, 1, 4).Draw(t, "secrets") {
+			marks[v] = "#"
+		}
+		text := rapid.StringMatching(`[abc]{0,30}`).Draw(t, "text")
+		s := New(marks)
+		whole := s.String(text)
+		var b bytes.Buffer
+		w := s.Writer(&b)
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "cut")
+			if _, err := w.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != whole {
+			t.Fatalf("%q in pieces gives %q, whole %q", text, b.String(), whole)
+		}
+		for v := range marks {
+			if strings.Contains(whole, v) {
+				t.Fatalf("%q still holds %q", whole, v)
+			}
+		}
+	})
+}
+
+func TestFind(t *testing.T) {
+	s := New(map[string]string{"canary-0123": "[secret:x]"})
+	long := strings.Repeat("z", 256<<10-3) + "canary-0123" + strings.Repeat("z", 100)
+	for in, want := range map[string]string{long: "[secret:x]", "canary-012": "", "": ""} {
+		got, err := s.Find(strings.NewReader(in))
+		if err != nil || got != want {
+			t.Errorf("%d bytes: %q %v, want %q", len(in), got, err, want)
+		}
+	}
+}
