@@ -106,7 +106,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"service not used", head + run + "env = { U = \"${service.e.url}\" }", `t.toml:13:13: env: stage s does not use service e: add service = "e"`},
 		{"expanded nowhere", head + run + "[[claim]]\nname = \"${param.who}\"\nmetric = \"s.x\"\nexpect = 1\ntolerance = 0", `t.toml:14:8: no ${...} is expanded here`},
 		{"claim of no stage", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"n.qos.mean\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: there is no stage "n"`},
-		{"misspelt kind", head + "[stage.m]\nknid = \"measure\"\n", `unknown key "knid" (did you mean "kind"?)`},
+		{"misspelt kind", head + "[stage.m]\nknid = \"measure\"\n", "t.toml:10:8: missing key \"kind\": sort of work\nt.toml:11:1: unknown key \"knid\" (did you mean \"kind\"?)"},
 		{"claim of an unknown metric", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"m.ttft_ms.p59\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: metric: unknown metric "ttft_ms.p59": did you mean "ttft_ms.p50"?`},
 		{"claim of no metric", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"m\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: metric: want STAGE.METRIC.STATISTIC, like replay.qos.mean, got "m"`},
 		{"varies for a run stage", head + run + "scope = \"run\"\nenv = { A = \"${param.rate}\" }\n[matrix]\nrate = [1, 2]", `t.toml:14:13: env: ${param.rate} varies over the matrix, but stage s runs once for all trials`},
