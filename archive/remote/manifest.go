@@ -1,0 +1,170 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"assay/archive"
+	"assay/schemas"
+)
+
+const (
+	mediaManifest = "application/vnd.oci.image.manifest.v1+json"
+	mediaIndex    = "application/vnd.oci.image.index.v1+json"
+)
+
+var acceptManifests = http.Header{"Accept": {mediaManifest, mediaIndex,
+	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json"}}
+
+// document is a manifest or an index as it came.
+type document struct {
+	bytes  []byte
+	media  string
+	digest schemas.Digest // of the bytes
+	etag   string
+}
+
+// getManifest fetches what name, a tag or a digest, stands for; its bytes are
+// those of the digest, if one was asked for.
+func (c *client) getManifest(ctx context.Context, name string) (document, error) {
+	op := "read manifest " + name
+	var doc document
+	for n := 0; ; n++ {
+		res, err := c.do(ctx, request{op: op, method: http.MethodGet, url: c.url("/manifests/%s", name), header: acceptManifests, ok: []int{http.StatusOK}})
+		if err != nil {
+			return doc, err
+		}
+		doc, err = readManifest(res)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) || n+1 >= attempts {
+			return doc, fmt.Errorf("%s: registry %s: %w", op, c.repo.RegistryStr(), err)
+		}
+		if err := c.tune.sleep(ctx, pause(n)); err != nil {
+			return doc, err
+		}
+	}
+	if d := schemas.Digest(name); d.Valid() && d != doc.digest {
+		return doc, &archive.CorruptError{Blob: d, Err: fmt.Errorf("registry %s sent a manifest that hashes to %s", c.repo.RegistryStr(), doc.digest)}
+	}
+	return doc, nil
+}
+
+func readManifest(res *http.Response) (document, error) {
+	defer closeAnswer(res)
+	b, err := io.ReadAll(io.LimitReader(res.Body, archive.MaxManifestBytes+1))
+	switch {
+	case err != nil:
+		return document{}, err
+	case len(b) > archive.MaxManifestBytes:
+		return document{}, fmt.Errorf("the manifest has more than the limit of %d bytes", archive.MaxManifestBytes)
+	case res.ContentLength >= 0 && int64(len(b)) != res.ContentLength:
+		return document{}, io.ErrUnexpectedEOF
+	}
+	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	doc := document{bytes: b, media: strings.TrimSpace(media), digest: schemas.DigestOf(b), etag: res.Header.Get("ETag")}
+	if said := res.Header.Get("Docker-Content-Digest"); strings.HasPrefix(said, "sha256:") && said != string(doc.digest) {
+		return doc, &archive.CorruptError{Blob: doc.digest, Err: fmt.Errorf("the registry calls these %d bytes %s", len(b), clean(said, nil))}
+	}
+	return doc, nil
+}
+
+// putManifest stores a manifest under a name, unless it is there, reads it back
+// and compares. It returns the answer's header.
+func (c *client) putManifest(ctx context.Context, name, media string, b []byte) (http.Header, error) {
+	have, err := c.getManifest(ctx, name)
+	if err == nil && bytes.Equal(have.bytes, b) {
+		return http.Header{}, nil
+	}
+	if err != nil && status(err) != http.StatusNotFound && !corrupt(err) {
+		return nil, err
+	}
+	header, err := c.sendManifest(ctx, name, media, b, nil)
+	if err != nil {
+		return nil, err
+	}
+	back, err := c.getManifest(ctx, name)
+	if err != nil && !corrupt(err) {
+		return nil, fmt.Errorf("read back: %w", err)
+	}
+	if !bytes.Equal(back.bytes, b) {
+		return nil, fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run; --compat may help",
+			name, c.repo.RegistryStr(), back.digest, schemas.DigestOf(b))
+	}
+	return header, nil
+}
+
+func corrupt(err error) bool {
+	var c *archive.CorruptError
+	return errors.As(err, &c)
+}
+
+func (c *client) sendManifest(ctx context.Context, name, media string, b []byte, extra http.Header) (http.Header, error) {
+	h := extra.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("Content-Type", media)
+	res, err := c.do(ctx, request{op: "push manifest " + name, method: http.MethodPut, url: c.url("/manifests/%s", url.PathEscape(name)), header: h,
+		body: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, size: int64(len(b)),
+		ok: []int{http.StatusCreated, http.StatusOK, http.StatusAccepted}})
+	if err != nil {
+		return nil, hintCompat(err)
+	}
+	defer closeAnswer(res)
+	want := schemas.DigestOf(b)
+	if got := res.Header.Get("Docker-Content-Digest"); strings.HasPrefix(got, "sha256:") && got != string(want) {
+		return nil, fmt.Errorf("push manifest %s: registry %s stored it as %s", name, c.repo.RegistryStr(), clean(got, nil))
+	}
+	return res.Header, nil
+}
+
+// hintCompat names the way out when a registry has rules about artifacts.
+func hintCompat(err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Hint == "" {
+		switch e.Status {
+		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented:
+			e.Hint = "it may refuse artifact types or configs other than an image's: try --compat"
+		case http.StatusRequestEntityTooLarge:
+			e.Hint = "the manifest is longer than it allows"
+		}
+	}
+	return err
+}
+
+// descriptor is an OCI content descriptor, as far as it is needed here.
+type descriptor struct {
+	MediaType    string            `json:"mediaType"`
+	Digest       schemas.Digest    `json:"digest"`
+	Size         int64             `json:"size"`
+	ArtifactType string            `json:"artifactType,omitempty"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
+}
+
+// manifest is an OCI image manifest, as far as it is needed here.
+type manifest struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	MediaType     string            `json:"mediaType"`
+	ArtifactType  string            `json:"artifactType,omitempty"`
+	Config        descriptor        `json:"config"`
+	Layers        []descriptor      `json:"layers"`
+	Subject       *descriptor       `json:"subject,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+}
+
+func parse(b []byte) (manifest, error) {
+	var m manifest
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("manifest: %w", err)
+	}
+	return m, nil
+}
