@@ -322,3 +322,36 @@ func TestImageIsStream(t *testing.T) {
 		t.Errorf("the stream gives %+v, %v; the image %+v", b, err, tree.Blobs)
 	}
 }
+
+// Progress begins and ends each phase, never goes back, and ends at its total.
+func TestProgress(t *testing.T) {
+	var last Progress
+	phases := map[string]int64{}
+	ctx := WithProgress(context.Background(), func(p Progress) {
+		if p.Phase == last.Phase && p.Done < last.Done {
+			t.Errorf("%+v after %+v", p, last)
+		}
+		if p.Total > 0 {
+			phases[p.Phase] = p.Total
+		}
+		last = p
+	})
+	s := newStore(t)
+	dir := filepath.Join(t.TempDir(), "tree")
+	manyFiles(t, dir)
+	tree, doc := put(t, s, ctx, dir)
+	_, size := schemas.SumEntries(tree.Entries)
+	if last.Phase != PhaseStore || last.Done != size || last.Total != size {
+		t.Errorf("storing ended with %+v, want %d bytes", last, size)
+	}
+	put(t, s, ctx, dir)
+	if last.Phase != PhaseStore || last.Done != size {
+		t.Errorf("storing again ended with %+v, want %d bytes", last, size)
+	}
+	if err := s.CheckTree(ctx, doc); err != nil || last.Phase != PhaseVerify || last.Done != last.Total {
+		t.Errorf("checking ended with %+v, %v", last, err)
+	}
+	if err := s.Materialize(ctx, doc, "", filepath.Join(t.TempDir(), "out")); err != nil || last.Phase != PhaseExtract || last.Done != size || last.Total != size {
+		t.Errorf("writing ended with %+v, %v, want %d bytes", last, err, size)
+	}
+}

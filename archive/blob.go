@@ -152,4 +152,11 @@ func (r *hashReader) Read(b []byte) (int, error) {
 func (r *hashReader) digest() schemas.Digest { return schemas.DigestFromSum(r.h.Sum(nil)) }
 
 // drain reads to the end.
-func (r *hashReader) drain() (int64, error) { return io.Copy(io.Discard, r) }
+func (r *hashReader) drain() (int64, error) {
+	buf := chunks.Get().(*[]byte)
+	defer chunks.Put(buf)
+	return io.CopyBuffer(writeOnly{io.Discard}, r, *buf)
+}
+
+// writeOnly hides io.Discard's own, smaller buffers.
+type writeOnly struct{ io.Writer }

@@ -80,11 +80,6 @@ func asCorrupt(d schemas.Digest, err error) error {
 // must read all it is given; its error ends the reading, so the first span that
 // fails is the first that is wrong.
 func (l *Layout) streamBlob(ctx context.Context, b schemas.Blob, spans []span, fn func(span, io.Reader) error) error {
-	return l.streamBlobTo(ctx, b, spans, io.Discard, fn)
-}
-
-// streamBlobTo is streamBlob that also writes the whole content to tap.
-func (l *Layout) streamBlobTo(ctx context.Context, b schemas.Blob, spans []span, tap io.Writer, fn func(span, io.Reader) error) error {
 	f, size, err := l.src.open(blobName(b.Digest))
 	if err != nil {
 		return asCorrupt(b.Digest, err)
@@ -100,7 +95,7 @@ func (l *Layout) streamBlobTo(ctx context.Context, b schemas.Blob, spans []span,
 		defer dec.Close()
 		plain = dec
 	}
-	content := newHashReader(ctx, io.TeeReader(sourceReader{io.LimitReader(plain, contentSize(b)+1), b.Digest}, tap))
+	content := newHashReader(ctx, sourceReader{io.LimitReader(plain, contentSize(b)+1), b.Digest})
 	for _, sp := range spans {
 		if _, err := io.CopyN(io.Discard, content, sp.offset-content.n); err != nil {
 			return short(b.Digest, err)
@@ -155,48 +150,23 @@ type sink func(e schemas.TreeEntry) (io.WriteCloser, error)
 // readEntry copies the content of one span to every entry it belongs to and
 // checks it against their digests.
 func readEntry(entries []schemas.TreeEntry, sp span, blob schemas.Digest, r io.Reader, out sink) error {
-	h := sha256.New()
-	writers := []io.Writer{h}
-	var closers []io.Closer
-	defer func() {
-		for _, c := range closers {
-			_ = c.Close()
-		}
-	}()
-	for _, i := range sp.entries {
-		if out == nil {
-			break
-		}
-		w, err := out(entries[i])
-		if err != nil {
-			return err
-		}
-		writers, closers = append(writers, w), append(closers, w)
+	o, err := openOutputs(entries, sp, out)
+	if err != nil {
+		return err
 	}
-	first := entries[sp.entries[0]].Path
-	n, err := io.Copy(io.MultiWriter(writers...), r)
+	defer o.abort()
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(append(o.writers, h)...), r)
 	if err == nil && n != sp.length {
 		err = &CorruptError{Blob: blob, Err: fmt.Errorf("the content ends after %d of %d bytes", n, sp.length)}
 	}
+	if err == nil {
+		err = o.check(blob, schemas.DigestFromSum(h.Sum(nil)))
+	}
 	if err != nil {
-		return atPath(err, first)
+		return atPath(err, entries[sp.entries[0]].Path)
 	}
-	got := schemas.DigestFromSum(h.Sum(nil))
-	for _, i := range sp.entries {
-		if got != entries[i].Digest {
-			return &CorruptError{Blob: blob, Path: entries[i].Path, Err: fmt.Errorf("the file's content hashes to %s, want %s", got, entries[i].Digest)}
-		}
-	}
-	return closeAll(&closers)
-}
-
-func closeAll(closers *[]io.Closer) error {
-	var errs []error
-	for _, c := range *closers {
-		errs = append(errs, c.Close())
-	}
-	*closers = nil
-	return errors.Join(errs...)
+	return o.close()
 }
 
 // atPath names the path in a CorruptError that has none.
@@ -208,22 +178,27 @@ func atPath(err error, p string) error {
 	return err
 }
 
-// readSeveral copies and checks a file that lies in several blobs.
-func (l *Layout) readSeveral(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out io.Writer) error {
+// readSeveral copies and checks a file that lies in several blobs. whole is
+// called after each blob that is all the file's and was checked with it.
+func (l *Layout) readSeveral(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out io.Writer, m *meter, whole func(schemas.Blob)) error {
 	h := sha256.New()
-	w := io.Writer(h)
+	sinks := []io.Writer{h}
 	if out != nil {
-		w = io.MultiWriter(h, out)
+		sinks = append(sinks, out)
+	}
+	if m != nil {
+		sinks = append(sinks, m)
 	}
 	for _, p := range e.Parts {
-		sp := []span{{offset: p.Offset, length: p.Length}}
-		err := l.streamBlob(ctx, blobs[p.Blob], sp, func(sp span, r io.Reader) error {
-			n, err := io.Copy(w, r)
-			if err == nil && n != sp.length {
-				err = io.ErrUnexpectedEOF
+		b, sp := blobs[p.Blob], []span{{offset: p.Offset, length: p.Length}}
+		var err error
+		if isWhole(b, sp) {
+			if _, err = l.readWhole(ctx, b, sinks...); err == nil {
+				whole(b)
 			}
-			return err
-		})
+		} else {
+			err = l.streamBlob(ctx, b, sp, func(sp span, r io.Reader) error { return pump(ctx, r, sp.length, sinks...) })
+		}
 		if err != nil {
 			return atPath(err, e.Path)
 		}

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sync/errgroup"
+	"slices"
 
 	"assay/internal/durable"
 	"assay/schemas"
@@ -40,7 +40,7 @@ func (l *Layout) CheckTree(ctx context.Context, treeBlob schemas.Digest) error {
 	if err != nil {
 		return fmt.Errorf("check tree: %w", err)
 	}
-	if err := l.readContent(ctx, t.Entries, t.Blobs, nil); err != nil {
+	if err := l.readContent(ctx, t.Entries, t.Blobs, nil, newMeter(ctx, PhaseVerify, sumBytes(t.Entries))); err != nil {
 		return fmt.Errorf("check tree %s: %w", treeBlob.Short(), err)
 	}
 	return nil
@@ -74,7 +74,7 @@ func (l *Layout) materialize(ctx context.Context, t schemas.Tree, sub, dir strin
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("%s: %w", dir, fs.ErrExist)
 	}
-	return writeFolder(dir, false, func(root *durable.Root) error {
+	return writeFolder(ctx, dir, false, func(root *durable.Root) error {
 		return l.writeEntries(ctx, entries, t.Blobs, root)
 	})
 }
@@ -89,7 +89,7 @@ func hasEntry(entries []schemas.TreeEntry, p string) bool {
 }
 
 // writeFolder fills a temporary sibling of dir and renames it to dir.
-func writeFolder(dir string, sync bool, fill func(*durable.Root) error) (err error) {
+func writeFolder(ctx context.Context, dir string, sync bool, fill func(*durable.Root) error) (err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -116,6 +116,7 @@ func writeFolder(dir string, sync bool, fill func(*durable.Root) error) (err err
 		return err
 	}
 	if sync {
+		newMeter(ctx, PhaseSync, 0)
 		if err := root.Sync(); err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, 
 			}
 		}
 	}
-	if err := l.readContent(ctx, entries, blobs, create); err != nil {
+	if err := l.readContent(ctx, entries, blobs, create, newMeter(ctx, PhaseExtract, sumBytes(entries))); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -164,45 +165,53 @@ func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, 
 
 // readContent reads every blob that entries lie in, once, checks it and every
 // entry's digest, and hands the bytes to out.
-func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, out sink) error {
+func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, out sink, m *meter) error {
 	spans, several, err := spansByBlob(entries)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Kind == schemas.EntryFile && e.Size == 0 && e.Digest != schemas.DigestOf(nil) {
+		if e.Kind == schemas.EntryFile && e.Size == 0 && e.Digest != emptyDigest() {
 			return fmt.Errorf("%s: its digest is not that of no bytes", e.Path)
 		}
 	}
 	known := blobMap(blobs)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(workers)
-	for _, b := range blobs {
-		list := spans[b.Digest]
-		if len(list) == 0 {
-			continue
-		}
-		group.Go(func() error {
-			return l.streamBlob(ctx, b, list, func(sp span, r io.Reader) error {
-				return readEntry(entries, sp, b.Digest, r, out)
-			})
-		})
-	}
+	group, ctx := newGroup(ctx)
 	for _, i := range several {
-		group.Go(func() error { return l.readSeveralTo(ctx, entries[i], known, out) })
+		group.Go(func() error { return l.readSeveralTo(ctx, entries[i], known, out, m) })
 	}
-	return group.Wait()
+	for _, b := range largestFirst(blobs) {
+		if list := spans[b.Digest]; len(list) > 0 {
+			group.Go(func() error { return l.readBlobOf(ctx, b, entries, list, out, m, nil) })
+		}
+	}
+	err = group.Wait()
+	m.end()
+	return err
 }
 
-func (l *Layout) readSeveralTo(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out sink) error {
+// largestFirst lets processors end at about the same time.
+func largestFirst(blobs []schemas.Blob) []schemas.Blob {
+	out := slices.Clone(blobs)
+	slices.SortStableFunc(out, func(a, b schemas.Blob) int { return cmp.Compare(b.Size, a.Size) })
+	return out
+}
+
+func sumBytes(entries []schemas.TreeEntry) int64 {
+	_, n := schemas.SumEntries(entries)
+	return n
+}
+
+func (l *Layout) readSeveralTo(ctx context.Context, e schemas.TreeEntry, blobs map[schemas.Digest]schemas.Blob, out sink, m *meter) error {
+	checked := func(schemas.Blob) {}
 	if out == nil {
-		return l.readSeveral(ctx, e, blobs, nil)
+		return l.readSeveral(ctx, e, blobs, nil, m, checked)
 	}
 	w, err := out(e)
 	if err != nil {
 		return err
 	}
-	if err := l.readSeveral(ctx, e, blobs, w); err != nil {
+	if err := l.readSeveral(ctx, e, blobs, w, m, checked); err != nil {
 		return errors.Join(err, w.Close())
 	}
 	return w.Close()

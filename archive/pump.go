@@ -56,7 +56,7 @@ func pump(ctx context.Context, r io.Reader, length int64, sinks ...io.Writer) er
 		running = 0
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("it ended %d bytes early: it changed while it was being stored", left-int64(n))
+				err = fmt.Errorf("it ended %d bytes early: %w", left-int64(n), io.ErrUnexpectedEOF)
 			}
 			return err
 		}

@@ -188,7 +188,7 @@ func (r *Run) Extract(ctx context.Context, dir string) error {
 	if err := emptyOrMissing(dir); err != nil {
 		return fail(err)
 	}
-	err := writeFolder(dir, true, func(root *durable.Root) error {
+	err := writeFolder(ctx, dir, true, func(root *durable.Root) error {
 		if err := r.extractDocuments(root); err != nil {
 			return err
 		}

@@ -47,6 +47,9 @@ func (x *treePut) large(ctx context.Context, i int) ([]schemas.Blob, error) {
 	}
 	defer f.Close()
 	blobs, err := x.readLarge(ctx, i, f)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("it changed while it was being stored: %w", err)
+	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("store %s: %w", x.src.full(i), err)
 	}

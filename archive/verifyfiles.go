@@ -3,15 +3,17 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"golang.org/x/sync/errgroup"
 
 	"assay/schemas"
 )
@@ -33,21 +35,70 @@ func (v *verifier) content(ctx context.Context, l *Layout) error {
 		}
 	}
 	v.checkListed(listed)
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(workers)
-	for _, d := range v.manifest.Layers {
+	m := newMeter(ctx, PhaseVerify, sumBytes(entries))
+	in := runFiles{entries, listed, severalOf(entries, several), m}
+	whole, err := v.largeFiles(ctx, l, in, several)
+	if err != nil {
+		return err
+	}
+	layers := slices.Clone(v.manifest.Layers)
+	slices.SortStableFunc(layers, func(a, b v1.Descriptor) int { return cmp.Compare(b.Size, a.Size) })
+	group, gctx := newGroup(ctx)
+	for _, d := range layers {
 		switch string(d.MediaType) {
 		case MediaPack, MediaPart, MediaPartZstd, MediaDocuments:
-			group.Go(func() error { return v.contentBlob(gctx, l, d, listed, entries, spans[digestOf(d)]) })
+			if !whole[digestOf(d)] {
+				group.Go(func() error { return v.contentBlob(gctx, l, d, in, spans[digestOf(d)]) })
+			}
 		}
 	}
+	err = group.Wait()
+	m.end()
+	return err
+}
+
+// runFiles is what the file list says.
+type runFiles struct {
+	entries []schemas.TreeEntry
+	listed  map[schemas.Digest]schemas.Blob
+	several map[schemas.Digest][]string // paths of files in several blobs, by blob
+	m       *meter
+}
+
+// severalOf lists the paths of files in several blobs by blob.
+func severalOf(entries []schemas.TreeEntry, several []int) map[schemas.Digest][]string {
+	out := map[schemas.Digest][]string{}
+	for _, i := range several {
+		for _, p := range entries[i].Parts {
+			if list := out[p.Blob]; len(list) == 0 || list[len(list)-1] != entries[i].Path {
+				out[p.Blob] = append(list, entries[i].Path)
+			}
+		}
+	}
+	return out
+}
+
+// largeFiles checks the files that lie in several blobs, and returns the blobs
+// that were wholly checked with them.
+func (v *verifier) largeFiles(ctx context.Context, l *Layout, in runFiles, several []int) (map[schemas.Digest]bool, error) {
+	var mu sync.Mutex
+	whole := map[schemas.Digest]bool{}
+	checked := func(b schemas.Blob) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !whole[b.Digest] {
+			whole[b.Digest] = true
+			v.count(b.Size)
+		}
+	}
+	group, gctx := newGroup(ctx)
 	for _, i := range several {
 		group.Go(func() error {
-			err := l.readSeveral(gctx, entries[i], listed, nil)
-			return v.contentFault(gctx, l, err, listed[entries[i].Parts[0].Blob], []string{entries[i].Path})
+			err := l.readSeveral(gctx, in.entries[i], in.listed, nil, in.m, checked)
+			return v.contentFault(gctx, l, err, in.listed[in.entries[i].Parts[0].Blob], []string{in.entries[i].Path})
 		})
 	}
-	return group.Wait()
+	return whole, group.Wait()
 }
 
 // checkListed compares the blobs of the file list with the manifest's layers.
@@ -72,46 +123,35 @@ func (v *verifier) checkListed(listed map[schemas.Digest]schemas.Blob) {
 	}
 }
 
-func (v *verifier) contentBlob(ctx context.Context, l *Layout, d v1.Descriptor, listed map[schemas.Digest]schemas.Blob, entries []schemas.TreeEntry, spans []span) error {
-	b, ok := listed[digestOf(d)]
+func (v *verifier) contentBlob(ctx context.Context, l *Layout, d v1.Descriptor, in runFiles, spans []span) error {
+	b, ok := in.listed[digestOf(d)]
 	if !ok {
 		// Nothing says what is in it, so only its bytes can be checked.
 		b = schemas.Blob{MediaType: MediaPart, Digest: digestOf(d), Size: d.Size}
 	}
-	var paths []string
-	for _, sp := range spans {
-		for _, i := range sp.entries {
-			paths = append(paths, entries[i].Path)
-		}
-	}
-	for _, e := range entries {
-		for _, p := range e.Parts {
-			if len(e.Parts) > 1 && p.Blob == b.Digest {
-				paths = append(paths, e.Path)
-				break
+	paths := func() (out []string) {
+		for _, sp := range spans {
+			for _, i := range sp.entries {
+				out = append(out, in.entries[i].Path)
 			}
 		}
+		return append(out, in.several[b.Digest]...)
 	}
-	tap := io.Discard
-	var whole bytes.Buffer
-	if b.MediaType == MediaPack {
-		tap = &whole
-	}
-	err := l.streamBlobTo(ctx, b, spans, tap, func(sp span, r io.Reader) error {
-		return readEntry(entries, sp, b.Digest, r, nil)
+	var members error
+	err := l.readBlobOf(ctx, b, in.entries, spans, nil, in.m, func(content []byte) error {
+		members = checkMembers(content, in.entries, spans)
+		return nil
 	})
 	if err != nil {
-		return v.contentFault(ctx, l, err, b, paths)
+		return v.contentFault(ctx, l, err, b, paths())
 	}
 	v.count(b.Size)
-	if b.MediaType == MediaPack {
-		if err := checkMembers(whole.Bytes(), entries, spans); err != nil {
-			f := schemas.Finding{ID: "archive.pack", Subject: "blob " + string(b.Digest), Message: err.Error(), Blob: b.Digest, Paths: paths}
-			if len(paths) > 0 {
-				f.Stage, f.Trial = v.owner(paths[0])
-			}
-			v.add(f)
+	if members != nil {
+		f := schemas.Finding{ID: "archive.pack", Subject: "blob " + string(b.Digest), Message: members.Error(), Blob: b.Digest, Paths: paths()}
+		if len(f.Paths) > 0 {
+			f.Stage, f.Trial = v.owner(f.Paths[0])
 		}
+		v.add(f)
 	}
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"assay/schemas"
 )
 
@@ -60,8 +58,8 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 	for i, f := range found {
 		at[f.entry.Path] = i
 	}
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(workers)
+	m := newMeter(ctx, PhaseVerify, sumBytes(v.files.Entries))
+	group, gctx := newGroup(ctx)
 	listed := map[string]bool{}
 	for _, e := range v.files.Entries {
 		listed[e.Path] = true
@@ -70,7 +68,7 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 			v.fileFault(e, "archive.blob-missing", "it is in the file list and not in the folder")
 			continue
 		}
-		group.Go(func() error { return v.extractedEntry(gctx, src, i, e) })
+		group.Go(func() error { return v.extractedEntry(gctx, src, i, e, m) })
 	}
 	for _, f := range found {
 		if p := f.entry.Path; !listed[p] && !isRunDocument(p) {
@@ -78,7 +76,9 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 				Message: "it is in the folder and is no part of the run"})
 		}
 	}
-	return group.Wait()
+	err = group.Wait()
+	m.end()
+	return err
 }
 
 func isRunDocument(p string) bool {
@@ -96,7 +96,7 @@ func (v *verifier) fileFault(e schemas.TreeEntry, id, format string, args ...any
 	v.add(f)
 }
 
-func (v *verifier) extractedEntry(ctx context.Context, src *treeSource, i int, want schemas.TreeEntry) error {
+func (v *verifier) extractedEntry(ctx context.Context, src *treeSource, i int, want schemas.TreeEntry, m *meter) error {
 	got := src.found[i].entry
 	got.Digest, got.Parts = want.Digest, nil
 	want.Parts = nil
@@ -115,7 +115,9 @@ func (v *verifier) extractedEntry(ctx context.Context, src *treeSource, i int, w
 	}
 	defer f.Close()
 	h := newHashReader(ctx, f)
-	if _, err := h.drain(); err != nil {
+	_, err = h.drain()
+	m.add(h.n)
+	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
