@@ -81,19 +81,51 @@ func runRequest(t testing.TB, s *Store, id string, stages map[string]map[string]
 	run := schemas.Run{Schema: schemas.RunV1, ID: id, Experiment: "demo/sample", Status: schemas.RunPassed,
 		StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Minute), Services: []schemas.ServiceRecord{}, Records: []schemas.RunRecord{},
 		Sources: []schemas.SourceRun{}, Preimages: []schemas.Digest{}}
-	exp := []byte(`{"name":"demo/sample","schema":"assay/experiment/v1","stage":{},"trials":{"order":"sequential","repeat":1,"seed":0}}`)
+	exp, err := schemas.Canonical(sampleExperiment(stages))
+	if err != nil {
+		return schemas.SealRequest{}, err
+	}
 	run.Plan = schemas.Plan{Schema: schemas.PlanV1, Experiment: run.Experiment, Digest: schemas.DigestOf(exp),
-		Trials: []schemas.Trial{}, Nodes: []schemas.Node{}, Services: []schemas.PlanUnit{}, Stages: []schemas.PlanStage{}}
+		Trials: []schemas.Trial{{ID: "t001", Point: map[string]any{}}}, Services: []schemas.PlanUnit{}}
 	for _, name := range slices.Sorted(maps.Keys(stages)) {
 		rec, err := storeStage(t, s, id, name, stages[name])
 		if err != nil {
 			return schemas.SealRequest{}, err
 		}
+		run.Plan.Nodes = append(run.Plan.Nodes, schemas.Node{ID: rec.Node, Stage: name, Kind: "command", Scope: schemas.ScopeTrial, Trial: "t001",
+			Trials: rec.Trials, Pure: true, Key: rec.Record.DefinitionKey})
+		run.Plan.Stages = append(run.Plan.Stages, schemas.PlanStage{Stage: name, Kind: "command", Nodes: 1})
 		run.Records = append(run.Records, rec)
 		run.Preimages = append(run.Preimages, rec.Record.Key.Preimage())
 	}
 	return schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("schema = \"assay/experiment/v1\"\n# " + id + "\n"),
 		Report: func(f schemas.FileSummary) (schemas.Report, error) { return sampleReport(run, f), nil }}, nil
+}
+
+// sampleExperiment has one command for each stage.
+func sampleExperiment(stages map[string]map[string]string) schemas.Experiment {
+	exp := schemas.Experiment{Schema: schemas.ExperimentV1, Name: "demo/sample", Trials: schemas.Trials{Repeat: 1, Order: schemas.OrderSequential}, Stage: map[string]schemas.StageDef{}}
+	for name := range stages {
+		exp.Stage[name] = sampleStage(name)
+	}
+	return exp
+}
+
+func sampleStage(name string) schemas.StageDef {
+	return schemas.StageDef{Kind: "command", Scope: schemas.ScopeTrial, Config: map[string]any{"argv": []any{"make", name}, "reuse": true}}
+}
+
+// sampleKeys are the definition key of a stage, its action key and preimage.
+func sampleKeys(name string) (definition, action schemas.Key, preimage []byte, err error) {
+	keyed, _ := schemas.KeyedDefinition(sampleStage(name))
+	pre := schemas.Preimage{Schema: schemas.KeyV1, Kind: "command", KindVersion: 1, Scope: schemas.ScopeTrial, Definition: keyed, Params: map[string]any{}}
+	if definition, _, err = schemas.KeyOf(pre); err != nil {
+		return
+	}
+	pre.Platform = schemas.Platform{OS: "linux", Arch: "amd64"}
+	pre.Upstream, pre.Inputs, pre.Env, pre.Tools, pre.Models = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	action, preimage, err = schemas.KeyOf(pre)
+	return
 }
 
 func storeStage(t testing.TB, s *Store, id, name string, files map[string]string) (schemas.RunRecord, error) {
@@ -103,12 +135,12 @@ func storeStage(t testing.TB, s *Store, id, name string, files map[string]string
 	if err != nil {
 		return none, err
 	}
-	key, preimage, err := schemas.KeyOf(schemas.Preimage{Schema: schemas.KeyV1, Kind: name})
+	definition, key, preimage, err := sampleKeys(name)
 	if err != nil {
 		return none, err
 	}
 	rec := schemas.StageRecord{Schema: schemas.StageRecordV1, Node: name + "@t001", Stage: name, Kind: "command", KindVersion: 1,
-		Experiment: "demo/sample", Run: id, Trial: "t001", Attempt: 1, DefinitionKey: key, Key: key, Pure: true, Status: schemas.StagePassed,
+		Experiment: "demo/sample", Run: id, Trial: "t001", Attempt: 1, DefinitionKey: definition, Key: key, Pure: true, Status: schemas.StagePassed,
 		StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Second), DurationMs: 1000, Inputs: []schemas.Input{}, Outputs: []schemas.Output{}, Tree: blob}
 	for _, e := range tree.Entries {
 		out, ok := strings.CutPrefix(e.Path, "outputs/")
@@ -124,13 +156,18 @@ func storeStage(t testing.TB, s *Store, id, name string, files map[string]string
 		rec.Outputs = append(rec.Outputs, schemas.Output{Name: out, Digest: d, Path: e.Path, Bytes: size, Files: n})
 	}
 	d, err := s.PutRecord(ctx, rec, preimage)
-	return schemas.RunRecord{Record: rec, Digest: d, Node: rec.Node, Path: "stages/" + name + "/t001"}, err
+	return schemas.RunRecord{Record: rec, Digest: d, Node: rec.Node, Trials: []string{"t001"}, Path: "stages/" + name + "/t001"}, err
 }
 
 func sampleReport(run schemas.Run, f schemas.FileSummary) schemas.Report {
+	rows := []schemas.ReportStage{}
+	for _, r := range run.Records {
+		rows = append(rows, schemas.ReportStage{Node: r.Node, Stage: r.Record.Stage, Kind: r.Record.Kind, Trial: r.Record.Trial, Status: r.Record.Status,
+			Key: r.Record.Key, Outputs: r.Record.Outputs, ReusedFrom: r.ReusedFrom, StartedAt: r.Record.StartedAt, DurationMs: r.Record.DurationMs})
+	}
 	return schemas.Report{Schema: schemas.ReportV1, RunID: run.ID, Status: run.Status, Passed: true, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
 		Experiment: schemas.ReportExperiment{Name: run.Experiment, Digest: run.Plan.Digest, Params: map[string]any{}},
-		Stages:     []schemas.ReportStage{}, Trials: []schemas.Trial{}, Results: []schemas.StageResult{}, Findings: []schemas.Finding{},
+		Stages:     rows, Trials: run.Plan.Trials, Results: []schemas.StageResult{}, Findings: []schemas.Finding{},
 		Conditions: []schemas.Condition{}, Sources: []schemas.SourceRun{}, Claims: []schemas.ClaimResult{},
 		Environment: schemas.Environment{Accelerators: []schemas.Accelerator{}, CommandLine: []string{"assay", "run"}}, Files: f}
 }

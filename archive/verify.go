@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sort"
 	"strconv"
@@ -39,6 +40,9 @@ type verifier struct {
 	digest schemas.Digest
 	// doc reads a document; layer is nil for one that only the config names.
 	doc func(d schemas.Digest, title string) ([]byte, error)
+	// open reads a file of the run; its last Read fails when the bytes are not
+	// what the entry says.
+	open func(e schemas.TreeEntry) (io.ReadCloser, error)
 
 	manifest v1.Manifest
 	config   *schemas.Run
@@ -130,6 +134,8 @@ func (v *verifier) layout(ctx context.Context, l *Layout) error {
 	v.checkIndex(l, int64(len(raw)))
 	docs := l.documentsOf(v.manifest)
 	v.doc = func(d schemas.Digest, _ string) ([]byte, error) { return docs.read(d) }
+	blobs := sync.OnceValue(func() map[schemas.Digest]schemas.Blob { return blobMap(v.files.Blobs) })
+	v.open = func(e schemas.TreeEntry) (io.ReadCloser, error) { return l.openEntry(ctx, e, blobs()), nil }
 	v.documents()
 	if err := ctx.Err(); err != nil {
 		return err

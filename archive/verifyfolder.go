@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,7 @@ func (v *verifier) folder(ctx context.Context, dir string) error {
 		}
 		return b, nil
 	}
+	v.open = func(e schemas.TreeEntry) (io.ReadCloser, error) { return openExtracted(ctx, dir, e) }
 	v.documents()
 	if v.files == nil {
 		return ctx.Err()
