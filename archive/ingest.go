@@ -90,7 +90,8 @@ func (l *Layout) CheckBlob(ctx context.Context, d schemas.Digest, size int64) er
 
 // PutBlob stores what r gives as the blob d. Other bytes than digest and size
 // promise are refused with a *CorruptError and leave nothing behind; right ones
-// replace a blob of that name, which may have been damaged.
+// replace a blob of that name, which may have been damaged. Its bytes are durable
+// then; AddRun makes the names of blobs durable before the run's manifest.
 func (s *Store) PutBlob(ctx context.Context, d schemas.Digest, size int64, r io.Reader) error {
 	if !d.Valid() || size < 0 {
 		return fmt.Errorf("store blob: %q of %d bytes is not well formed", string(d), size)
@@ -112,10 +113,23 @@ func (s *Store) PutBlob(ctx context.Context, d schemas.Digest, size int64, r io.
 	case got != d:
 		return &CorruptError{Blob: d, Err: fmt.Errorf("the %d bytes that came for it hash to %s", in.n, got)}
 	}
-	if err := f.CommitTo(s.blobPath(d)); err != nil {
+	if err := f.Publish(s.blobPath(d)); err != nil {
 		return fmt.Errorf("store blob %s: %w", d, err)
 	}
 	return nil
+}
+
+// KeepBlob is CheckBlob for a blob that is about to be used: under a lease it
+// also keeps it from being collected.
+func (s *Store) KeepBlob(ctx context.Context, d schemas.Digest, size int64) error {
+	have, err := s.haveBlob(d, size)
+	if err == nil && !have {
+		err = fmt.Errorf("blob %s of %d bytes: %w", d, size, fs.ErrNotExist)
+	}
+	if err != nil {
+		return err
+	}
+	return s.CheckBlob(ctx, d, size)
 }
 
 // AddRun makes a run of which every blob is stored one of this store, under the
@@ -134,13 +148,16 @@ func (s *Store) AddRun(ctx context.Context, manifest []byte, tags ...string) (sc
 		return fail(err)
 	}
 	for _, b := range blobs {
-		have, err := s.keepBlob(b.Digest, b.Size)
+		have, err := s.haveBlob(b.Digest, b.Size)
 		if err == nil && !have {
 			err = fmt.Errorf("blob %s of %d bytes: %w", b.Digest, b.Size, fs.ErrNotExist)
 		}
 		if err != nil {
 			return fail(err)
 		}
+	}
+	if err := s.syncBlobs(); err != nil {
+		return fail(err)
 	}
 	if _, err := s.putBytes(manifest); err != nil {
 		return fail(err)

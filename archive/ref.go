@@ -16,7 +16,7 @@ import (
 const latest = "latest"
 
 // ErrRegistry is wrapped by a reference to a registry.
-var ErrRegistry = errors.New("this version of assay cannot reach registries: fetch the run into a folder or a tar with another OCI tool, and name that")
+var ErrRegistry = errors.New("a store does not reach registries: `assay pull` fetches the run")
 
 // Ref is a resolved reference: which run, and where it lies. The digest pins it:
 // a tag that moves later changes nothing.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"assay/archive"
 )
 
 // Options are what a transfer can be told.
@@ -27,12 +29,15 @@ type Options struct {
 	tune *tuning
 }
 
-// Progress is how far a transfer is. Total may grow while it goes on.
-type Progress struct {
-	Phase string
-	Done  int64 // bytes, those that were there already included
-	Total int64
-}
+// Progress is how far a transfer is, in bytes; those that were there already
+// count. Total may grow while it goes on.
+type Progress = archive.Progress
+
+// The phases of transfers.
+const (
+	PhasePush = "push"
+	PhasePull = "pull"
+)
 
 // tuning is what tests change.
 type tuning struct {

@@ -46,7 +46,7 @@ func Pull(ctx context.Context, into *archive.Store, from Reference, o PullOption
 		return fail(Transfer{}, err)
 	}
 	p := &pull{c: c, into: into, o: o, seen: map[schemas.Digest]bool{}}
-	p.c.progress.phase("pull")
+	p.c.progress.phase(PhasePull)
 	manifest, err := c.find(ctx, from)
 	if err != nil {
 		return fail(p.out, err)
@@ -57,7 +57,13 @@ func Pull(ctx context.Context, into *archive.Store, from Reference, o PullOption
 		p.out.Tag = from.Tag
 	}
 	p.runs = map[schemas.Digest]bool{run: true}
-	if err := p.run(ctx, manifest, o.Tags...); err != nil {
+	// Until the run is named, nothing but the lease keeps its blobs.
+	release, err := into.Lease(ctx, "pull-"+run.Short())
+	if err != nil {
+		return fail(p.out, err)
+	}
+	err = errors.Join(p.run(ctx, manifest, o.Tags...), release())
+	if err != nil {
 		return fail(p.out, err)
 	}
 	return p.out, nil
@@ -156,7 +162,7 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := p.into.CheckBlob(ctx, b.Digest, b.Size)
+	err := p.into.KeepBlob(ctx, b.Digest, b.Size)
 	if err == nil {
 		p.c.progress.add(b.Size, 0)
 		return nil

@@ -145,7 +145,7 @@ func (p *push) runs(ctx context.Context, runs []schemas.Digest, to Reference) (T
 		}
 		list = append(list, ready{b, p.fresh(blobs)})
 	}
-	p.c.progress.phase("push")
+	p.c.progress.phase(PhasePush)
 	main := runs[len(runs)-1]
 	p.out.Run, p.out.Tag, p.out.Reference, p.out.Sources = main, to.Tag, to.Pinned(main).String(), runs[:len(runs)-1]
 	for i, r := range list {

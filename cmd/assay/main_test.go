@@ -31,6 +31,7 @@ func TestScript(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "json": checkJSON, "jsonenv": jsonEnv, "damage": damage, "waitline": waitLine, "waitgone": waitGone,
+			"registry": startRegistry,
 		},
 	})
 }

@@ -36,6 +36,7 @@ type call struct {
 	asJSON bool
 	quiet  bool
 	wrote  *bool // a JSON document is out
+	temps  *cleanup
 }
 
 // Run carries out one command line (without the program's name) and returns the
@@ -43,8 +44,11 @@ type call struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	wrote := false
 	out := &checkedWriter{w: stdout}
-	base := call{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, argv: args, asJSON: wantsJSON(args), wrote: &wrote}
+	base := call{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, argv: args, asJSON: wantsJSON(args), wrote: &wrote, temps: &cleanup{}}
 	name, err := dispatch(base, args)
+	if rerr := base.temps.remove(); err == nil {
+		err = rerr
+	}
 	code := exitCode(err)
 	if out.err != nil && (err == nil || code == ExitInfra) {
 		err, code = fmt.Errorf("write to stdout: %w", out.err), ExitInfra

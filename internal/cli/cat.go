@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"unicode/utf8"
 
+	"github.com/urfave/cli/v2"
+
 	"assay/schemas"
 )
 
@@ -26,6 +28,7 @@ func catCommand() *command {
 		name: "cat", args: "REF PATH", summary: "print a file of a run", minArgs: 2, maxArgs: 2,
 		details: "PATH is a path of the file list (`assay show REF --files`), or report.json,\nexperiment.json, experiment.toml, assay-run.json, assay-files.json or\nassay-manifest.json. Bytes are checked while they are printed; wrong ones end\nwith exit code 4.",
 		example: "assay cat latest report.json",
+		flags:   []cli.Flag{plainHTTPFlag()},
 		run:     runCat,
 	}
 }

@@ -6,6 +6,7 @@ func allCommands() []*command {
 	return []*command{
 		runCommand(), planCommand(), explainCommand(), preflightCommand(),
 		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(),
+		pushCommand(), pullCommand(),
 		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
 		replayCommand(), emulateCommand(),
 		schemaCommand(), initCommand(), doctorCommand(), versionCommand(), completionCommand(), workerCommand(),

@@ -27,6 +27,7 @@ func exportCommand() *command {
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "`FORM`: tar"},
 			&cli.StringFlag{Name: "out", Usage: "`FILE` to write"},
+			plainHTTPFlag(),
 		},
 		run: runExport,
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/urfave/cli/v2"
+
 	"assay/schemas"
 )
 
@@ -22,6 +24,7 @@ func extractCommand() *command {
 		name: "extract", args: "REF DIR", summary: "write a whole run to a folder", minArgs: 2, maxArgs: 2,
 		details: "DIR must not exist or be empty; it appears at the end, whole. The folder is a\nreference too: `assay verify DIR` checks it.",
 		example: "assay extract latest ./out && assay verify ./out",
+		flags:   []cli.Flag{plainHTTPFlag()},
 		run:     runExtract,
 	}
 }

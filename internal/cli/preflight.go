@@ -17,7 +17,7 @@ func preflightCommand() *command {
 		name: "preflight", args: "FILE", summary: "check that everything an experiment needs is in place", minArgs: 1, maxArgs: 1,
 		details: "Runs the checks of the experiment and nothing else, as `assay run FILE\n--preflight-only` does. An experiment without a preflight stage gets the default\nchecks. Exit code 3 on an error, or on something that could not be learnt.",
 		example: "assay preflight aegaeon/replay --set workload=trace.csv",
-		flags: append(experimentFlags(), sourceFlag(),
+		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(),
 			&cli.StringSliceFlag{Name: "allow-unknown", Usage: "let the check `ID` be unknown; again for another"}),
 		run: func(c *call) error {
 			l, err := c.load()

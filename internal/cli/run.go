@@ -20,7 +20,7 @@ func runCommand() *command {
 		name: "run", args: "FILE", summary: "run an experiment and archive what it gave", minArgs: 1, maxArgs: 2,
 		details: "FILE is an experiment file or the name of a shipped one (quickstart,\naegaeon/replay). The first ^C stops services and seals the run as aborted; the\nsecond ends everything at once. --resume without RUN goes on with the newest\ninterrupted run of the same effective experiment.",
 		example: "assay run quickstart --set rate=4 --tag busy",
-		flags: append(experimentFlags(), sourceFlag(),
+		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(),
 			&cli.BoolFlag{Name: "preflight-only", Usage: "stop after the checks; archive nothing"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with the interrupted `RUN` (default: the newest)"},
 			&cli.StringFlag{Name: "tag", Usage: "name the run `TAG`"},

@@ -37,7 +37,7 @@ func (c *call) openSource(l *loaded) (*sourceRun, error) {
 		}
 		return nil, refusal("source.missing", "source run", "the experiment reads "+strings.Join(consumed, ", ")+" of an earlier run", "name the run with --source-run REF")
 	}
-	ref, err := c.resolve(name)
+	ref, err := c.resolveSource(name)
 	if err != nil {
 		return nil, refusal("source.missing", "source run "+name, err.Error(), "`assay ls` lists the runs of the store; or give a path to a layout, a tar or an extracted run")
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"assay/archive"
+	"assay/archive/remote"
 	"assay/schemas"
 )
 
@@ -21,6 +22,9 @@ func (c *call) openStore() (*archive.Store, error) {
 
 // resolve finds the run that a reference names. A path needs no store.
 func (c *call) resolve(ref string) (archive.Ref, error) {
+	if remote.IsReference(ref) {
+		return c.resolveRemote(ref)
+	}
 	s, err := archive.Open(c.storeDir())
 	if errors.Is(err, archive.ErrNotStore) {
 		r, perr := archive.ResolvePath(c.ctx, ref)

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"assay/archive"
+	"assay/archive/remote"
 	"assay/schemas"
 )
 
@@ -32,7 +33,7 @@ func verifyCommand() *command {
 		name: "verify", args: "REF...", summary: "check every byte of archived runs, offline", minArgs: 1, maxArgs: -1,
 		details: "Reads every blob and checks digests, sizes, documents against their schemas,\nthe file list, trees and keys. A fault names the blob, the stage and the path.\nExit code 0: valid; 4: invalid, or something could not be read. An intact\narchive of a failed run is valid.",
 		example: "assay verify latest",
-		flags:   []cli.Flag{&cli.StringFlag{Name: "expect", Usage: "the full `DIGEST` that the run must have"}},
+		flags:   []cli.Flag{&cli.StringFlag{Name: "expect", Usage: "the full `DIGEST` that the run must have"}, plainHTTPFlag()},
 		run:     runVerify,
 	}
 }
@@ -44,8 +45,8 @@ func runVerify(c *call) error {
 	}
 	doc, code := verifyDoc{}, ExitOK
 	for _, name := range c.Args().Slice() {
-		ref, err := c.resolve(name)
-		if err != nil && exitCode(err) == ExitInfra {
+		ref, err := c.resolveToVerify(name)
+		if err != nil && exitCode(err) == ExitInfra && !remote.IsReference(name) {
 			err = withCode(ExitUnverified, err) // what cannot be read cannot be verified
 		}
 		if err != nil {

@@ -44,6 +44,10 @@ var owners = []struct {
 	{"github.com/BurntSushi/toml", []string{"experiments"}},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"schemas"}},
 	{"github.com/google/go-containerregistry", []string{"archive", "archive/remote"}},
+	{registryTransport, []string{"archive/remote"}},
+	{"github.com/google/go-containerregistry/pkg/authn", []string{"archive/remote"}},
+	{"github.com/google/go-containerregistry/pkg/name", []string{"archive/remote"}},
+	{"github.com/docker/cli", []string{"archive/remote"}},
 	{"github.com/gofrs/flock", []string{"internal/durable"}},
 }
 
