@@ -180,7 +180,7 @@ func (c *checker) isPath(param string) bool { return paramType(c.sub("params")[p
 func (c *checker) checkParamValues(l leaf, s string) {
 	for _, ref := range distinct(schemas.References(s)) {
 		for i, v := range c.paramValues(ref.Names[0]) {
-			got, err := schemas.Substitute(s, func(r schemas.Reference) (any, error) {
+			got, err := schemas.SubstituteField(l.field, s, func(r schemas.Reference) (any, error) {
 				if r.Names[0] == ref.Names[0] {
 					return v, nil
 				}

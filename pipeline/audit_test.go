@@ -493,3 +493,113 @@ func TestALaterRunRemovesWhatADeadOneLeft(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestARunScopedStageReadsAllTrials(t *testing.T) {
+	l := newLab(t)
+	l.exp.Params["x"] = "1"
+	l.exp.Matrix = map[string][]any{"x": {"1", "2"}}
+	l.stage("a", "command", "echo x is ${param.x}", nil)
+	l.stage("shared", "command", "echo shared", nil)
+	l.stage("sum", "command", "cd ${stage.a.out}; for t in t001 t002; do cat $t; done; cat trials.json; cat ${stage.shared.out}/t00*", func(d *schemas.StageDef) { d.Scope = schemas.ScopeRun })
+	out := l.mustRun()
+	if out.Status != schemas.RunPassed {
+		t.Fatalf("%+v", out.Report.Stages)
+	}
+	got := l.output(out, "run/sum/outputs/out/out.txt")
+	for _, want := range []string{"x is 1\nx is 2\n", `"x": "2"`, "shared\nshared"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	l.exp.Trials.Repeat = 2
+	if again := l.mustRun(); l.record(again, "sum").ReusedFrom != "" {
+		t.Error("a fan-in over more trials was reused")
+	}
+}
+
+func TestPipesAreNoInputs(t *testing.T) {
+	l := newLab(t)
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(l.dir, "pipe"), 0o644), os.Mkdir(filepath.Join(l.dir, "dir"), 0o755), syscall.Mkfifo(filepath.Join(l.dir, "dir", "pipe"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []string{"pipe", "dir"} {
+		l.stage("a", "command", "true", func(d *schemas.StageDef) { d.Config["inputs"] = map[string]any{"i": in} })
+		if s := l.record(l.mustRun(), "a@t001"); s.Status != schemas.StageFailed || !strings.Contains(s.Error, "regular file") {
+			t.Errorf("%s: %+v", in, s)
+		}
+	}
+}
+
+func TestOutputsThatCannotBeArchivedFailTheStage(t *testing.T) {
+	l := newLab(t)
+	l.stage("a", "command", "true", nil)
+	l.stage("b", "command", "cat ${stage.a.out}", nil)
+	opts := l.options()
+	opts.Kinds[0].Run = func(_ context.Context, task *pipeline.Task) error {
+		dir, err := task.OutputDir("out")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "a\xffb"), nil, 0o644)
+	}
+	out, err := pipeline.Run(context.Background(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := l.record(out, "a@t001"); s.Status != schemas.StageFailed || !strings.Contains(s.Error, "cannot be archived") || len(s.Outputs) != 0 {
+		t.Errorf("%+v", s)
+	}
+	l.verify()
+}
+
+func TestAServiceThatDiesFailsTheStageThatUsesIt(t *testing.T) {
+	l := newLab(t)
+	l.exp.Service["engine"] = schemas.Service{Engine: "openai", Restart: "trial", Config: map[string]any{"command": []any{"serve"}}}
+	l.stage("use", "command", "true", func(d *schemas.StageDef) { d.Service = "engine" })
+	opts := l.options()
+	var gone atomic.Bool
+	start := opts.StartService
+	opts.StartService = func(ctx context.Context, launch pipeline.ServiceLaunch) (pipeline.Service, error) {
+		s, err := start(ctx, launch)
+		return &mortal{s, &gone}, err
+	}
+	run := opts.Kinds[0].Run
+	opts.Kinds[0].Run = func(ctx context.Context, task *pipeline.Task) error { gone.Store(true); return run(ctx, task) }
+	out, err := pipeline.Run(context.Background(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := l.record(out, "use@t001"); s.Status != schemas.StageFailed || !strings.Contains(s.Error, "died while the stage used it") {
+		t.Errorf("%+v", s)
+	}
+}
+
+type mortal struct {
+	pipeline.Service
+	gone *atomic.Bool
+}
+
+func (m *mortal) View() pipeline.ServiceView {
+	v := m.Service.View()
+	v.Dead = func() string {
+		if m.gone.Load() {
+			return "signal 9"
+		}
+		return ""
+	}
+	return v
+}
+
+// TestManyTrialsPlan: planning grows with the number of trials, not with
+// its square; 10,000 are allowed.
+func TestManyTrialsPlan(t *testing.T) {
+	l := newLab(t)
+	l.exp.Trials.Repeat = 10000
+	l.exp.Service["engine"] = schemas.Service{Engine: "openai", Restart: "trial", Config: map[string]any{"command": []any{"serve"}}}
+	l.stage("use", "command", "true", func(d *schemas.StageDef) { d.Service = "engine" })
+	l.stage("sum", "command", "true", func(d *schemas.StageDef) { d.Scope = schemas.ScopeRun; d.Needs = []string{"use"} })
+	plan, err := pipeline.NewPlan(l.exp, l.kinds())
+	if err != nil || len(plan.Services) != 10000 || len(plan.Nodes) != 10001 {
+		t.Errorf("%v, %d services, %d nodes", err, len(plan.Services), len(plan.Nodes))
+	}
+}

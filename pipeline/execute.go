@@ -113,7 +113,9 @@ func (e *execution) run(ctx context.Context) error {
 	if e.def.Timeout > 0 {
 		runCtx, cancel = context.WithTimeoutCause(ctx, e.def.Timeout.Std(), fmt.Errorf("timeout of %s passed", e.def.Timeout))
 	}
-	err = e.kind.Run(runCtx, e.task)
+	if err = e.kind.Run(runCtx, e.task); err == nil {
+		err = e.serviceDied()
+	}
 	if cause := context.Cause(runCtx); err != nil && cause != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
@@ -146,6 +148,15 @@ func (e *execution) publish(ctx context.Context, cause error) error {
 		return cause // nothing is written outside the temporary folder
 	}
 	tree, blob, err := e.Store.PutTree(ctx, e.dir)
+	if err != nil && infrastructure(e.node, err) == nil {
+		// What it published cannot be archived, and never will be: the stage failed.
+		cause = errors.Join(cause, fmt.Errorf("outputs cannot be archived, nothing of them was: %w", err))
+		if err := errors.Join(removeAll(filepath.Join(e.dir, "outputs")), durable.MkdirAll(filepath.Join(e.dir, "outputs"))); err != nil {
+			return &InfraError{"remove outputs that cannot be archived", err}
+		}
+		e.task.outputs = nil
+		tree, blob, err = e.Store.PutTree(ctx, e.dir)
+	}
 	if err != nil {
 		return &InfraError{"store outputs of " + e.node.ID, err}
 	}
@@ -294,7 +305,7 @@ func (e *execution) makeTask(ctx context.Context) error {
 	}
 	e.task = &Task{
 		Node: e.node, Trial: e.trial, Config: e.config, Work: work, Dir: e.dir, Log: io.Discard, Inputs: e.paths, Env: env, Upstream: e.upstream(),
-		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: e.Supervise, Report: e.report, Filter: e.filter, Hide: e.hideSecrets,
+		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: marked{e.Supervise, e.token}, Report: e.report, Filter: e.filter, Hide: e.hideSecrets,
 		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, ServiceEnv: e.Machine.ServiceEnv, Exited: func(code int) { e.record.ExitCode = &code },
 		Progress: func(done, total int64, note string) {
 			e.event(Event{Type: "progress", Node: e.node.ID, Kind: e.node.Kind, Done: done, Total: total, Text: note})
@@ -305,6 +316,29 @@ func (e *execution) makeTask(ctx context.Context) error {
 	}
 	if view, ok := e.views[e.def.Service]; ok {
 		e.task.Service = &view
+	}
+	return nil
+}
+
+// marked hands every command the token of its run.
+type marked struct {
+	inner Supervisor
+	token string
+}
+
+// Run implements Supervisor.
+func (m marked) Run(ctx context.Context, cmd Command) (int, error) {
+	cmd.Token = m.token
+	return m.inner.Run(ctx, cmd)
+}
+
+// serviceDied is an error when a service that the stage used is gone at its end:
+// what it did from then on was not what it says.
+func (e *execution) serviceDied() error {
+	for _, name := range slices.Sorted(maps.Keys(e.views)) {
+		if why := e.views[name].Dead(); why != "" {
+			return fmt.Errorf("service %s died while the stage used it: %s", name, why)
+		}
 	}
 	return nil
 }

@@ -59,15 +59,18 @@ func Fingerprint(ctx context.Context, path string) (schemas.Digest, error) {
 }
 
 func readHead(p string) ([]byte, int64, error) {
+	fi, err := os.Stat(p)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: is not a regular file", filepath.Base(p))
+	}
 	f, err := os.Open(p)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
 	buf := make([]byte, min(fi.Size(), headBytes))
 	n, err := f.ReadAt(buf, 0)
 	if n != len(buf) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 
 	"assay/schemas"
 )
@@ -128,7 +129,10 @@ func (in *input) walk(ctx context.Context, dir, rel string, entries *[]schemas.T
 }
 
 func (in *input) hashFile(ctx context.Context, path string) (schemas.Digest, int64, error) {
-	f, err := os.Open(path)
+	if !in.stats[path].mode.IsRegular() {
+		return "", 0, fmt.Errorf("%s: is neither a regular file nor a folder", path) // opening a pipe would wait for a writer
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", 0, err
 	}
@@ -136,9 +140,6 @@ func (in *input) hashFile(ctx context.Context, path string) (schemas.Digest, int
 	fi, err := f.Stat()
 	if err != nil {
 		return "", 0, err
-	}
-	if !fi.Mode().IsRegular() {
-		return "", 0, fmt.Errorf("%s: not a regular file", path)
 	}
 	if stampOf(fi) != in.stats[path] {
 		return "", 0, fmt.Errorf("%s: it was replaced while it was being read", path)

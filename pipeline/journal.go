@@ -127,7 +127,9 @@ type Unsealed struct {
 	Digest     schemas.Digest
 	StartedAt  time.Time
 	Token      string
-	events     []journalEvent
+	// Running says that its process still lives: nothing is interrupted.
+	Running bool
+	events  []journalEvent
 }
 
 // FindUnsealed lists the interrupted runs of a store, newest first. sealed says
@@ -151,11 +153,28 @@ func FindUnsealed(storeDir string, sealed func(runID string) bool) ([]Unsealed, 
 			return nil, err
 		}
 		if u, ok := unsealedFrom(events); ok && !sealed(u.RunID) {
+			u.Running = isLocked(filepath.Join(journalDir(storeDir), de.Name()+".lock"))
 			found = append(found, u)
 		}
 	}
 	sort.Slice(found, func(i, j int) bool { return found[i].StartedAt.After(found[j].StartedAt) })
 	return found, nil
+}
+
+// isLocked says whether a living process holds the lock. It makes nothing: a
+// store that can only be read is looked at too.
+func isLocked(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	unlock, ok, err := durable.TryLock(path)
+	if err != nil {
+		return false
+	}
+	if !ok {
+		return true
+	}
+	return unlock() != nil
 }
 
 func unsealedFrom(events []journalEvent) (Unsealed, bool) {
@@ -175,7 +194,9 @@ func unsealedFrom(events []journalEvent) (Unsealed, bool) {
 // tidy removes what runs whose process is gone left behind: work folders, which a
 // resumed run does not use and which may hold logs that were not yet filtered, and
 // the journals of those that were sealed.
-func tidy(storeDir string, sealed func(runID string) bool) error {
+//
+// Processes that still carry the token of such a run are ended too.
+func tidy(storeDir string, sealed func(runID string) bool, sweep func(token string) error) error {
 	list, err := os.ReadDir(journalDir(storeDir))
 	if err != nil {
 		return fmt.Errorf("journals: %w", err)
@@ -193,7 +214,7 @@ func tidy(storeDir string, sealed func(runID string) bool) error {
 		if err != nil {
 			return err
 		}
-		err = removeAll(filepath.Join(storeDir, "assay", "work", id))
+		err = errors.Join(sweepRun(j.path, sweep), removeAll(filepath.Join(storeDir, "assay", "work", id)))
 		if err == nil && sealed(id) {
 			err = j.discard()
 		} else {
@@ -201,6 +222,25 @@ func tidy(storeDir string, sealed func(runID string) bool) error {
 		}
 		if err != nil {
 			return fmt.Errorf("journal %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func sweepRun(path string, sweep func(token string) error) error {
+	if sweep == nil {
+		return nil
+	}
+	events, err := readJournal(path)
+	if err != nil {
+		return nil // --resume reports a damaged journal; there is no token to be had here
+	}
+	for _, ev := range events {
+		if ev.Start == nil {
+			continue
+		}
+		if err := sweep(ev.Start.Token); err != nil {
+			return err
 		}
 	}
 	return nil

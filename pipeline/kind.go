@@ -181,10 +181,13 @@ type Command struct {
 	Env    []string
 	Stdout io.Writer
 	Stderr io.Writer
+	// Token marks the processes, so that a later assay can end what is left of a
+	// run that was killed together with its supervisors. It is set by the pipeline.
+	Token string
 }
 
-// Supervisor runs a command and its whole process tree to the end. The exit code
-// is -1 when a signal ended it. When ctx ends, the tree is stopped.
+// Supervisor runs a command and its whole process tree to the end. A signal that
+// ended it is an error. When ctx ends, the tree is stopped.
 type Supervisor interface {
 	Run(ctx context.Context, cmd Command) (exitCode int, err error)
 }

@@ -191,17 +191,23 @@ func (e *execution) addUpstream(ctx context.Context) error {
 		if e.isGate(e.node, n) {
 			continue
 		}
-		for _, o := range rec.Outputs {
-			name := n.Stage + "/" + o.Name
-			if e.node.Scope == schemas.ScopeRun && n.Scope == schemas.ScopeTrial {
-				label, err := e.label(ctx, e.trials[n.Trial])
+		labels := []string{""}
+		if e.node.Scope == schemas.ScopeRun && n.Scope == schemas.ScopeTrial {
+			labels = nil
+			for _, id := range n.Trials {
+				label, err := e.label(ctx, e.trials[id])
 				if err != nil {
 					return err
 				}
-				name += "@" + label
+				labels = append(labels, "@"+id+","+label) // which trial is called what is seen too
 			}
-			e.pre.Upstream[name] = string(o.Digest)
-			e.record.Inputs = append(e.record.Inputs, schemas.Input{Name: name, Origin: "stage", Digest: o.Digest, Bytes: o.Bytes, Files: o.Files})
+		}
+		for _, o := range rec.Outputs {
+			for _, label := range labels {
+				name := n.Stage + "/" + o.Name + label
+				e.pre.Upstream[name] = string(o.Digest)
+				e.record.Inputs = append(e.record.Inputs, schemas.Input{Name: name, Origin: "stage", Digest: o.Digest, Bytes: o.Bytes, Files: o.Files})
+			}
 		}
 	}
 	return nil

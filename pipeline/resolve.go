@@ -3,7 +3,9 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -154,11 +156,15 @@ func (v *resolver) fields(ctx context.Context, fields []schemas.Field, config ma
 	if config == nil {
 		config = map[string]any{}
 	}
-	out, err := schemas.Substitute(config, v.lookup(ctx))
-	if err != nil {
-		return nil, err
+	m := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		x, err := schemas.SubstituteField(fieldOf(fields, name), config[name], v.lookup(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		m[name] = x
 	}
-	m := schemas.ApplyDefaults(fields, out.(map[string]any))
+	m = schemas.ApplyDefaults(fields, m)
 	for _, f := range fields {
 		x, ok := m[f.Name]
 		if !ok {
@@ -180,6 +186,15 @@ func (v *resolver) fields(ctx context.Context, fields []schemas.Field, config ma
 	return m, nil
 }
 
+func fieldOf(fields []schemas.Field, name string) schemas.Field {
+	for _, f := range fields {
+		if f.Name == name {
+			return f
+		}
+	}
+	return schemas.Field{Name: name}
+}
+
 // upstreamNodes lists the nodes of a stage that this node needs, in plan order.
 func (v *resolver) upstreamNodes(stage string) []schemas.Node {
 	var list []schemas.Node
@@ -197,16 +212,47 @@ func (v *resolver) upstreamPath(stage, output string) (string, error) {
 	if v.dry {
 		return filepath.Join(v.copies.dir, stage, output), nil // where it would lie; it enters no key
 	}
-	if len(nodes) != 1 {
-		return "", fmt.Errorf("stands for %d results: a stage of run scope reads those of every trial another way", len(nodes))
+	if v.node.Scope == schemas.ScopeRun && v.Experiment.Stage[stage].Scope == schemas.ScopeTrial {
+		return v.fanIn(nodes, stage, output)
 	}
-	rec := v.recordOf(nodes[0].ID)
+	if len(nodes) != 1 {
+		return "", fmt.Errorf("stage %s has no result for this trial", stage)
+	}
+	return v.outputPath(nodes[0], output)
+}
+
+func (v *resolver) outputPath(n schemas.Node, output string) (string, error) {
+	rec := v.recordOf(n.ID)
 	for _, o := range rec.Outputs {
 		if o.Name == output {
 			return v.copies.want(rec.Tree, o.Path), nil
 		}
 	}
-	return "", fmt.Errorf("stage %s has no output %q; it has %s", stage, output, outputNames(rec))
+	return "", fmt.Errorf("stage %s has no output %q; it has %s", n.Stage, output, outputNames(rec))
+}
+
+// fanIn is a folder with the outputs of all trials: an entry named after each
+// trial, and trials.json that says which is which, in plan order.
+func (v *resolver) fanIn(nodes []schemas.Node, stage, output string) (string, error) {
+	var list []fanEntry
+	for _, n := range nodes {
+		path, err := v.outputPath(n, output)
+		if err != nil {
+			return "", err
+		}
+		for _, id := range n.Trials {
+			t := v.trials[id]
+			point := map[string]any{}
+			for name, x := range t.Point {
+				if _, isPath := paramPath(trialParams(v.Experiment, t.Point)[name]); !isPath {
+					point[name] = x
+				}
+			}
+			list = append(list, fanEntry{Trial: id, Point: point, Repetition: t.Repetition, position: t.Position, target: path})
+		}
+	}
+	slices.SortFunc(list, func(a, b fanEntry) int { return a.position - b.position })
+	return v.copies.fan(stage+"."+output, list), nil
 }
 
 func outputNames(rec schemas.StageRecord) string {

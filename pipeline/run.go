@@ -130,7 +130,7 @@ func (r *runner) open() error {
 	}
 	r.journal = j
 	if r.Sealed != nil {
-		if err := tidy(r.StoreDir, r.Sealed); err != nil {
+		if err := tidy(r.StoreDir, r.Sealed, r.Sweep); err != nil {
 			return &InfraError{"clean up after earlier runs", err}
 		}
 	}

@@ -56,6 +56,7 @@ type loop struct {
 	running  int
 	measured bool // a measured stage runs
 	pending  int  // goroutines that will report
+	lowest   int  // position of the trial whose turn it is
 	fatal    error
 }
 
@@ -98,6 +99,7 @@ func (r *runner) schedule(ctx context.Context) error {
 // start launches everything that may start now, in plan order.
 func (l *loop) start() {
 	if l.fatal == nil && l.ctx.Err() == nil {
+		l.lowest = l.lowestTrial()
 		for _, n := range l.Plan.Nodes {
 			if l.state[n.ID] == nodeWaiting {
 				l.tryNode(n)
@@ -177,15 +179,19 @@ func (l *loop) turn(n schemas.Node) bool {
 	if n.Trial == "" || (n.Unit == "" && len(n.UsesUnits) == 0) {
 		return true
 	}
-	for _, other := range l.Plan.Nodes {
-		if other.Trial == "" || (other.Unit == "" && len(other.UsesUnits) == 0) || l.state[other.ID] == nodeDone {
+	return l.trials[n.Trial].Position <= l.lowest
+}
+
+// lowestTrial is the first trial that still has a stage with a service to run.
+func (l *loop) lowestTrial() int {
+	lowest := len(l.Plan.Trials)
+	for _, n := range l.Plan.Nodes {
+		if n.Trial == "" || (n.Unit == "" && len(n.UsesUnits) == 0) || l.state[n.ID] == nodeDone {
 			continue
 		}
-		if l.trials[other.Trial].Position < l.trials[n.Trial].Position {
-			return false
-		}
+		lowest = min(lowest, l.trials[n.Trial].Position)
 	}
-	return true
+	return lowest
 }
 
 func (l *loop) take(res result) {

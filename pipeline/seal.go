@@ -29,9 +29,10 @@ func (r *runner) seal(aborted bool) (Outcome, error) {
 			continue
 		}
 		run.Records = append(run.Records, rec)
-		if rec.ReusedFrom != "" {
+		switch {
+		case rec.ReusedFrom != "":
 			out.Reused++
-		} else {
+		case rec.Record.Tree != "": // what never began has no log
 			out.Executed++
 		}
 	}

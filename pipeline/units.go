@@ -14,7 +14,10 @@ func (p *planner) units() ([]schemas.PlanUnit, error) {
 	if err := p.checkLifetimes(); err != nil {
 		return nil, err
 	}
-	b := &unitBuilder{p: p, open: map[string]*schemas.PlanUnit{}, count: map[string]int{}}
+	b := &unitBuilder{p: p, open: map[string]*schemas.PlanUnit{}, count: map[string]int{}, position: map[string]int{}}
+	for _, t := range p.trials {
+		b.position[t.ID] = t.Position
+	}
 	for _, n := range b.byTrial() {
 		for i, svc := range servicesOf(p.exp, p.exp.Stage[n.Stage]) {
 			u, err := b.unit(svc, n)
@@ -54,26 +57,24 @@ type unitBuilder struct {
 	all   []*schemas.PlanUnit
 	open  map[string]*schemas.PlanUnit // service -> its newest lifetime
 	count map[string]int
+	// position of each trial by its id.
+	position map[string]int
 }
 
 // byTrial orders nodes by trial. A run-scoped node that depends on trials comes
 // after all of them, any other before.
 func (b *unitBuilder) byTrial() []*schemas.Node {
 	nodes := append([]*schemas.Node(nil), b.p.ordered...)
-	trial := map[string]int{}
-	for _, t := range b.p.trials {
-		trial[t.ID] = t.Position
-	}
 	pos := map[string]int{}
 	for _, n := range b.p.ordered { // needs stand before
 		pos[n.ID] = -1
 		if n.Scope == schemas.ScopeTrial {
-			pos[n.ID] = trial[n.Trial]
+			pos[n.ID] = b.position[n.Trial]
 			continue
 		}
 		for _, need := range n.Needs {
 			if pos[need] >= 0 {
-				pos[n.ID] = len(trial)
+				pos[n.ID] = len(b.position)
 			}
 		}
 	}
@@ -127,10 +128,8 @@ func (b *unitBuilder) continues(def schemas.Service, u *schemas.PlanUnit, n *sch
 // the nodes whose outputs they refer to.
 func (b *unitBuilder) serviceKey(def schemas.Service, n *schemas.Node) (schemas.Key, error) {
 	var trial *schemas.Trial
-	for i := range b.p.trials {
-		if b.p.trials[i].ID == n.Trial {
-			trial = &b.p.trials[i]
-		}
+	if i, ok := b.position[n.Trial]; ok {
+		trial = &b.p.trials[i]
 	}
 	var inputs []string
 	for _, ref := range schemas.References(def.Config) {

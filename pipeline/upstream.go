@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -21,10 +22,20 @@ type copies struct {
 	mu    sync.Mutex
 	made  map[schemas.Digest]bool
 	wants map[schemas.Digest]bool
+	fans  map[string][]fanEntry // folders of one output over all trials
+}
+
+// fanEntry is one trial's output in such a folder.
+type fanEntry struct {
+	Trial      string         `json:"trial"` // its entry in the folder
+	Point      map[string]any `json:"point"` // without paths: their content is what counts
+	Repetition int            `json:"repetition"`
+	position   int
+	target     string
 }
 
 func newCopies(store TreeStore, dir string) *copies {
-	return &copies{store: store, dir: dir, made: map[schemas.Digest]bool{}, wants: map[schemas.Digest]bool{}}
+	return &copies{store: store, dir: dir, made: map[schemas.Digest]bool{}, wants: map[schemas.Digest]bool{}, fans: map[string][]fanEntry{}}
 }
 
 // want says where sub of a tree will lie once fill has run.
@@ -51,7 +62,38 @@ func (c *copies) fill(ctx context.Context) error {
 		}
 		c.made[tree] = true
 	}
+	for name, list := range c.fans {
+		if err := c.fillFan(name, list); err != nil {
+			return &InfraError{"make the folder of all trials' " + name, err}
+		}
+		delete(c.fans, name)
+	}
 	return nil
+}
+
+// fan says where the folder of all trials' outputs will lie.
+func (c *copies) fan(name string, list []fanEntry) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fans[name] = list
+	return filepath.Join(c.dir, "all", name)
+}
+
+func (c *copies) fillFan(name string, list []fanEntry) error {
+	dir := filepath.Join(c.dir, "all", name)
+	if err := durable.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, e := range list {
+		if err := durable.Symlink(e.target, filepath.Join(dir, e.Trial)); err != nil {
+			return err
+		}
+	}
+	b, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, "trials.json"), append(b, '\n'), 0o644)
 }
 
 // holds says whether path lies in one of the copies.

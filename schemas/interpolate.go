@@ -254,17 +254,20 @@ func substituteString(s string, lookup func(Reference) (any, error)) (any, error
 	return b.String(), nil
 }
 
-// SubstituteSome replaces the references that lookup knows and leaves the others,
-// so that the result is still a template for a later Substitute: text that lookup
-// gives is escaped and never read as a reference.
-func SubstituteSome(v any, lookup func(Reference) (value any, known bool, err error)) (any, error) {
+// SubstituteField is Substitute for the value of a field: where the field wants
+// strings, a number or boolean that is the whole of one is given as its text, so
+// that any parameter can be a program's argument.
+func SubstituteField(f Field, v any, lookup func(Reference) (any, error)) (any, error) {
+	if f.Type != TypeString && f.Type != TypeStringList && f.Type != TypeStringMap {
+		return Substitute(v, lookup)
+	}
 	switch x := v.(type) {
 	case string:
-		return substituteSomeString(x, lookup)
+		return substituteText(x, lookup)
 	case []any:
 		out := make([]any, len(x))
 		for i, e := range x {
-			s, err := SubstituteSome(e, lookup)
+			s, err := SubstituteField(f, e, lookup)
 			if err != nil {
 				return nil, err
 			}
@@ -274,7 +277,7 @@ func SubstituteSome(v any, lookup func(Reference) (value any, known bool, err er
 	case map[string]any:
 		out := make(map[string]any, len(x))
 		for _, k := range sortedKeys(x) {
-			s, err := SubstituteSome(x[k], lookup)
+			s, err := SubstituteField(f, x[k], lookup)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", k, err)
 			}
@@ -284,41 +287,6 @@ func SubstituteSome(v any, lookup func(Reference) (value any, known bool, err er
 	}
 	return v, nil
 }
-
-func substituteSomeString(s string, lookup func(Reference) (any, bool, error)) (any, error) {
-	segments, err := ParseTemplate(s)
-	if err != nil {
-		return nil, err
-	}
-	var b strings.Builder
-	for _, g := range segments {
-		if g.Ref == nil {
-			b.WriteString(escapeTemplate(g.Literal))
-			continue
-		}
-		v, known, err := lookup(*g.Ref)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", g.Ref.Text, err)
-		}
-		if !known {
-			b.WriteString(g.Ref.Text)
-			continue
-		}
-		text, isString := v.(string)
-		if !isString && len(segments) == 1 {
-			return v, nil
-		}
-		if !isString {
-			if text, err = valueText(v); err != nil {
-				return nil, fmt.Errorf("%s: %w", g.Ref.Text, err)
-			}
-		}
-		b.WriteString(escapeTemplate(text))
-	}
-	return b.String(), nil
-}
-
-func escapeTemplate(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
 func substituteText(s string, lookup func(Reference) (any, error)) (string, error) {
 	v, err := substituteString(s, lookup)

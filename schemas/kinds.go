@@ -62,7 +62,7 @@ func Kinds() []KindSpec {
 			{Name: "idle_timeout", Type: TypeDuration, Default: "2m0s", Doc: "longest silence within a stream"},
 			{Name: "max_connections", Type: TypeInt, Default: 4096.0, Min: bound(1), Max: bound(60000), Doc: "connections this client may open; a request beyond it is client_resource"},
 			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions send the same prompts"},
-			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does"},
+			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does; when all of them do, it always does"},
 			sloField(),
 		}},
 		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -124,15 +123,9 @@ type supervisor struct{}
 
 var _ pipeline.Supervisor = supervisor{}
 
-// Run implements pipeline.Supervisor. That a signal ended the program is told by
-// the code alone, unless it was this process that stopped it.
+// Run implements pipeline.Supervisor.
 func (supervisor) Run(ctx context.Context, cmd pipeline.Command) (int, error) {
-	code, err := supervise.Run(ctx, supervise.Spec{Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env, Stdout: cmd.Stdout, Stderr: cmd.Stderr})
-	var sig *supervise.SignalError
-	if errors.As(err, &sig) && ctx.Err() == nil {
-		return -1, nil
-	}
-	return code, err
+	return supervise.Run(ctx, supervise.Spec{Argv: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Token: cmd.Token})
 }
 
 func sweep(token string) error {

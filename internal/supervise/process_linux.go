@@ -149,15 +149,21 @@ func (p *Process) finish(status *json.Decoder, statusR *os.File) {
 	defer close(p.done)
 	var last wireStatus
 	decodeErr := status.Decode(&last)
+	var sweepErr error
+	if lost := decodeErr != nil || !last.Ended; lost {
+		// The supervisor was killed. Its child died with it; what else holds the
+		// output open must end before the output can.
+		_, sweepErr = Sweep(p.token)
+	}
 	waitErr := p.cmd.Wait()
 	statusR.Close()
 	p.closeLife()
 	p.state = State{Code: last.Code, Signal: syscall.Signal(last.Signal), Killed: last.Killed, Leftover: last.Leftover}
 	switch {
 	case decodeErr != nil || !last.Ended:
-		// The supervisor was killed. Its child died with it; find the rest.
 		p.state = State{Code: -1, Killed: true}
-		_, sweepErr := Sweep(p.token)
+		_, again := Sweep(p.token) // what was forked meanwhile
+		sweepErr = errors.Join(sweepErr, again)
 		p.err = errors.Join(fmt.Errorf("%s: its supervisor ended before it did (%v): the process tree was killed", p.program, waitErr), sweepErr)
 	case len(last.Survivors) > 0:
 		p.err = fmt.Errorf("%s: processes %v could not be ended: end them by hand", p.program, last.Survivors)

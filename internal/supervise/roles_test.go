@@ -68,7 +68,10 @@ func play(role string, args []string) int {
 		await(args[0], 1)
 		return 3
 	case "chain": // each process starts the next and ends: no id stays
-		if present(args[0]); spawn(true, "chain", args[0]) != nil {
+		// The chain is bounded: on a loaded machine it may outrun the killer, and
+		// process ids come round again.
+		left, _ := strconv.Atoi(args[1])
+		if present(args[0]); left == 0 || spawn(true, "chain", args[0], strconv.Itoa(left-1)) != nil {
 			return 0
 		}
 	case "parent": // starts a family and waits for ever

@@ -206,7 +206,7 @@ func TestLeftoversEnd(t *testing.T) {
 
 func TestForkingChainEnds(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, Spec{Argv: self("chain", dir), LeftoverGrace: 20 * time.Millisecond})
+	p := start(t, Spec{Argv: self("chain", dir, "200"), LeftoverGrace: 20 * time.Millisecond})
 	p.Wait()
 	absent(t, await(dir, 1)...)
 }

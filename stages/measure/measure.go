@@ -102,6 +102,9 @@ func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res
 	}
 	share := 0.0
 	if res.Counts.Issued > 0 {
+		if res.Counts.OK == 0 {
+			return fmt.Errorf("not one of %d requests was answered properly (%s): see the records' errors", res.Counts.Issued, counts)
+		}
 		share = float64(res.Counts.Issued-res.Counts.OK) / float64(res.Counts.Issued)
 	}
 	if limit := set.Float("allow_errors"); share > limit {
