@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		crashChild(at, os.Args[1], os.Args[2])
 		return
 	}
+	if n := os.Getenv(writerEnv); n != "" {
+		writerChild(n, os.Args[1], os.Args[2])
+		return
+	}
 	useMemory()
 	_ = flag.Set("rapid.checks", "40") // the command line still overrides it
 	os.Exit(m.Run())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -145,11 +146,12 @@ func (f *fsck) checkBlobs() error {
 		f.sizes[b.digest] = b.size
 	}
 	var mu sync.Mutex
+	m := newMeter(f.ctx, PhaseVerify, total)
 	g, ctx := errgroup.WithContext(f.ctx)
 	g.SetLimit(min(runtime.GOMAXPROCS(0), 8))
 	for _, b := range list {
 		g.Go(func() error {
-			bad, err := f.s.hashBlob(ctx, b.digest)
+			bad, err := f.s.hashBlob(ctx, b.digest, m)
 			mu.Lock()
 			defer mu.Unlock()
 			if bad != nil {
@@ -158,7 +160,9 @@ func (f *fsck) checkBlobs() error {
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err = g.Wait()
+	m.end()
+	if err != nil {
 		return err
 	}
 	f.report.Blobs, f.report.Bytes = len(list), total
@@ -167,7 +171,7 @@ func (f *fsck) checkBlobs() error {
 
 // hashBlob says what is wrong with a blob. One that is gone was collected
 // meanwhile.
-func (s *Store) hashBlob(ctx context.Context, d schemas.Digest) (bad, err error) {
+func (s *Store) hashBlob(ctx context.Context, d schemas.Digest, m *meter) (bad, err error) {
 	r, _, err := s.src.open(blobName(d))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -177,7 +181,7 @@ func (s *Store) hashBlob(ctx context.Context, d schemas.Digest) (bad, err error)
 	}
 	defer r.Close()
 	h := newHashReader(ctx, r)
-	n, err := h.drain()
+	n, err := io.CopyBuffer(m, h, make([]byte, 256<<10))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -190,7 +190,7 @@ func (f *fsck) checkLeases() error {
 }
 
 // tempDirs is where temporary files may lie.
-var tempDirs = []string{"", "assay", "assay/records", "assay/work", "assay/journals", leaseDir, quarantineDir, blobsDir}
+var tempDirs = []string{"", "assay", "assay/records", "assay/work", "assay/journals", leaseDir, cacheDir, quarantineDir, blobsDir}
 
 func (f *fsck) checkTemps() error {
 	for _, dir := range tempDirs {

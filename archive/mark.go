@@ -58,6 +58,7 @@ type marker struct {
 	s    *Store
 	ctx  context.Context
 	live map[schemas.Digest]bool
+	read map[schemas.Digest]bool // documents whose names are marked
 	// sources also follows the source runs of runs.
 	sources bool
 	// kept are the source runs that are reached, with the run that names each.
@@ -65,7 +66,7 @@ type marker struct {
 }
 
 func (s *Store) newMarker(ctx context.Context) *marker {
-	return &marker{s: s, ctx: ctx, live: map[schemas.Digest]bool{}, sources: true, kept: map[schemas.Digest]schemas.Digest{}}
+	return &marker{s: s, ctx: ctx, live: map[schemas.Digest]bool{}, read: map[schemas.Digest]bool{}, sources: true, kept: map[schemas.Digest]schemas.Digest{}}
 }
 
 // roots marks what the journals of unsealed runs and the index name, in this
@@ -91,7 +92,7 @@ func (m *marker) roots() error {
 
 // manifest marks a manifest or an index, of ours or not, and all below it.
 func (m *marker) manifest(d schemas.Digest) error {
-	if m.live[d] {
+	if m.read[d] {
 		return nil
 	}
 	if err := m.ctx.Err(); err != nil {
@@ -111,7 +112,7 @@ func (m *marker) manifest(d schemas.Digest) error {
 	if err := json.Unmarshal(b, &any); err != nil {
 		return fmt.Errorf("manifest %s: %w", d, err)
 	}
-	m.live[d] = true
+	m.live[d], m.read[d] = true, true
 	for _, l := range append(any.Layers, any.Blobs...) {
 		m.live[digestOf(l)] = true
 	}
@@ -150,13 +151,13 @@ func (m *marker) config(run, d schemas.Digest) error {
 		m.live[doc.digest] = true
 	}
 	for _, src := range c.Sources {
-		if !m.sources || !src.Digest.Valid() || m.live[src.Digest] {
+		if !m.sources || !src.Digest.Valid() {
 			continue
 		}
-		err := m.manifest(src.Digest)
-		if errors.Is(err, fs.ErrNotExist) && !m.live[src.Digest] {
+		if _, err := m.s.blobSize(src.Digest); errors.Is(err, fs.ErrNotExist) {
 			continue // it lies elsewhere
 		}
+		err := m.manifest(src.Digest)
 		if err != nil {
 			return fmt.Errorf("source run %s: %w", src.Digest.Short(), err)
 		}
@@ -168,7 +169,7 @@ func (m *marker) config(run, d schemas.Digest) error {
 // tree marks a tree document and the blobs it names; one that is not there names
 // none.
 func (m *marker) tree(d schemas.Digest) error {
-	if m.live[d] || !d.Valid() {
+	if m.read[d] || !d.Valid() {
 		return nil
 	}
 	b, err := m.s.readBlob(d, maxDocBytes)
@@ -184,7 +185,7 @@ func (m *marker) tree(d schemas.Digest) error {
 	if err := json.Unmarshal(b, &t); err != nil {
 		return fmt.Errorf("tree %s: %w", d, err)
 	}
-	m.live[d] = true
+	m.live[d], m.read[d] = true, true
 	for _, blob := range t.Blobs {
 		m.live[blob.Digest] = true
 	}
@@ -225,24 +226,25 @@ func (m *marker) journals() error {
 }
 
 // named marks a blob that something names, and what it names itself when it is a
-// record or a tree.
+// record, a tree or a manifest.
 func (m *marker) named(d schemas.Digest) error {
-	if m.live[d] {
+	if m.read[d] {
 		return nil
 	}
+	m.live[d] = true
 	switch m.s.sniff(d) {
 	case kindRecord:
 		rec, err := m.s.readRecord(d)
 		if err != nil {
 			return err
 		}
-		m.live[d] = true
-		m.live[rec.Key.Preimage()] = true
+		m.read[d], m.live[rec.Key.Preimage()] = true, true
 		return m.tree(rec.Tree)
 	case kindTree:
 		return m.tree(d)
+	case kindManifest:
+		return m.manifest(d)
 	}
-	m.live[d] = true
 	return nil
 }
 

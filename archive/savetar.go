@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,8 @@ func (l *Layout) SaveTar(ctx context.Context, run schemas.Digest, tag, file stri
 	}
 	defer f.Abort()
 	counted := &countingWriter{w: f}
-	if err := l.writeTar(ctx, counted, index, blobs); err != nil {
+	buffered := bufio.NewWriterSize(counted, 1<<20)
+	if err := errors.Join(l.writeTar(ctx, buffered, index, blobs), buffered.Flush()); err != nil {
 		return fail(err)
 	}
 	// Whoever made the file meanwhile keeps it.
@@ -128,8 +130,14 @@ func (l *Layout) writeTar(ctx context.Context, w io.Writer, index []byte, blobs 
 		order = append(order, d)
 	}
 	sort.Slice(order, func(i, j int) bool { return order[i] < order[j] })
+	var total int64
+	for _, size := range blobs {
+		total += size
+	}
+	m := newMeter(ctx, PhaseExtract, total)
+	defer m.end()
 	for _, d := range order {
-		if err := l.copyBlob(ctx, tw, d, blobs[d]); err != nil {
+		if err := l.copyBlob(ctx, io.MultiWriter(tw, m), tw, d, blobs[d]); err != nil {
 			return err
 		}
 	}
@@ -141,7 +149,7 @@ func plainHeader(name string, size int64) *tar.Header {
 }
 
 // copyBlob writes one member whose bytes are checked on the way.
-func (l *Layout) copyBlob(ctx context.Context, tw *tar.Writer, d schemas.Digest, size int64) error {
+func (l *Layout) copyBlob(ctx context.Context, w io.Writer, tw *tar.Writer, d schemas.Digest, size int64) error {
 	r, have, err := l.src.open(blobName(d))
 	if err != nil {
 		return fmt.Errorf("blob %s: %w", d, err)
@@ -154,7 +162,7 @@ func (l *Layout) copyBlob(ctx context.Context, tw *tar.Writer, d schemas.Digest,
 		return err
 	}
 	h := newHashReader(ctx, io.LimitReader(r, size))
-	n, err := io.CopyBuffer(struct{ io.Writer }{tw}, h, make([]byte, 1<<20))
+	n, err := io.CopyBuffer(w, h, make([]byte, 1<<20))
 	if err != nil {
 		return fmt.Errorf("blob %s: %w", d, err)
 	}
