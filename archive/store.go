@@ -46,7 +46,7 @@ func Open(dir string) (*Store, error) {
 	}
 	b, err := readLimited(filepath.Join(abs, "assay", "format.json"), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open store %s: %w (no assay/format.json): make one with `assay init`, or name another with --store", dir, errors.Join(ErrNotStore, fs.ErrNotExist))
+		return nil, fmt.Errorf("open store %s: %w (no assay/format.json): `assay run` makes one, or name another with --store", dir, errors.Join(ErrNotStore, fs.ErrNotExist))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)

@@ -116,7 +116,11 @@ func (d *diagnosis) store(dir string) {
 		d.add("journals", schemas.SeverityError, "interrupted runs", "", "%v", err)
 	}
 	for _, u := range open {
-		d.add("interrupted", schemas.SeverityWarning, "interrupted runs", "`assay run FILE --resume="+u.RunID+"` goes on", "run %s of %s was interrupted, or goes on in another process", u.RunID, u.Experiment)
+		if u.Running {
+			d.add("running", schemas.SeverityInfo, "interrupted runs", "", "run %s of %s goes on in another process", u.RunID, u.Experiment)
+			continue
+		}
+		d.add("interrupted", schemas.SeverityWarning, "interrupted runs", "`assay run FILE --resume="+u.RunID+"` goes on", "run %s of %s was interrupted", u.RunID, u.Experiment)
 	}
 }
 

@@ -21,6 +21,14 @@ type interruptedRun struct {
 	Experiment string         `json:"experiment"`
 	Digest     schemas.Digest `json:"experiment_digest"`
 	StartedAt  time.Time      `json:"started_at"`
+	Running    bool           `json:"running"` // its process lives
+}
+
+func (u interruptedRun) state() string {
+	if u.Running {
+		return "running"
+	}
+	return "interrupted"
 }
 
 func lsCommand() *command {
@@ -58,7 +66,7 @@ func runLs(c *call) error {
 		t.row(r.Digest.Short(), r.ID, r.Experiment, string(r.Status), strings.Join(r.Tags, " "))
 	}
 	for _, u := range open {
-		t.row("-", u.RunID, u.Experiment, "interrupted", "")
+		t.row("-", u.RunID, u.Experiment, u.state(), "")
 	}
 	c.printf("%s", t)
 	return nil
@@ -75,7 +83,7 @@ func interrupted(ctx context.Context, s *archive.Store) ([]interruptedRun, error
 	}
 	list := []interruptedRun{}
 	for _, u := range found {
-		list = append(list, interruptedRun{u.RunID, u.Experiment, u.Digest, u.StartedAt})
+		list = append(list, interruptedRun{u.RunID, u.Experiment, u.Digest, u.StartedAt, u.Running})
 	}
 	return list, nil
 }

@@ -57,6 +57,9 @@ func runReplay(c *call) error {
 	return execute(c, l)
 }
 
+// replayReady is how long a service that is said to be up may take to answer.
+const replayReady = "10s"
+
 // replayExperiment makes up the experiment file that the flags stand for, and
 // reads it as strictly as any other. The CSV goes by its bare name, so that no
 // path of this machine gets into the archive.
@@ -80,7 +83,7 @@ func replayExperiment(c *call) (*loaded, error) {
 	doc, err := json.Marshal(map[string]any{
 		"schema": schemas.ExperimentV1, "name": "replay", "title": "Replay of " + filepath.Base(csv),
 		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
-		"service": map[string]any{"engine": map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run"}},
+		"service": map[string]any{"engine": map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run", "ready_timeout": replayReady}},
 		"stage": map[string]any{
 			"check":  map[string]any{"kind": "preflight"},
 			"replay": measure,
