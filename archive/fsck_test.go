@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"assay/schemas"
 )
@@ -97,6 +98,18 @@ func TestFsck(t *testing.T) {
 			write(t, filepath.Join(s.LeaseDir(), "r9."+foreign+"-1.json"), `{"run":"r9","holder":"`+foreign+`"}`)
 			write(t, s.path(blobsDir+"/.tmp-"+foreign+"-2"), "x")
 		}, "lease/warning temp/warning", "lease/warning temp/warning", true},
+		{"a work folder nobody goes on with", func(t *testing.T, s *Store, _ schemas.Digest) {
+			for _, name := range []string{"20060102T150405Z-0123abcd", "uploads"} {
+				dir := filepath.Join(s.WorkDir(), name)
+				if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				old := time.Now().Add(-2 * DefaultGrace)
+				if err := os.Chtimes(dir, old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "work/info", "", true},
 		{"a stray file", func(t *testing.T, s *Store, _ schemas.Digest) { write(t, s.path(blobsDir+"/notes.txt"), "x") }, "name/warning", "name/warning", true},
 		{"no oci-layout", func(t *testing.T, s *Store, _ schemas.Digest) { write(t, s.path("oci-layout"), "") }, "layout/error", "", false},
 	} {

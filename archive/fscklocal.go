@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -219,6 +220,9 @@ func (f *fsck) checkTemps() error {
 	return nil
 }
 
+// runFolder is how the private folder of a run is named; others hold other things.
+var runFolder = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}$`)
+
 // checkWork looks for private folders of executions that nobody goes on with.
 func (f *fsck) checkWork() error {
 	entries, err := os.ReadDir(f.s.WorkDir())
@@ -238,7 +242,7 @@ func (f *fsck) checkWork() error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || durable.IsTemp(e.Name()) || active[e.Name()] || time.Since(info.ModTime()) < DefaultGrace {
+		if err != nil || !runFolder.MatchString(e.Name()) || active[e.Name()] || time.Since(info.ModTime()) < DefaultGrace {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(f.s.JournalDir(), e.Name()+".jsonl")); err == nil {

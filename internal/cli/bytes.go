@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -18,6 +19,16 @@ func (c *call) byteProgress() (show func(archive.Progress), done func()) {
 	}
 	b := &byteBar{pool: mpb.New(mpb.WithOutput(c.stderr), mpb.WithWidth(48), mpb.WithAutoRefresh())}
 	return b.show, b.close
+}
+
+// showing is the command's context; long operations of the archive under it show
+// how far they are. done ends that.
+func (c *call) showing() (ctx context.Context, done func()) {
+	show, done := c.byteProgress()
+	if show == nil {
+		return c.ctx, done
+	}
+	return archive.WithProgress(c.ctx, show), done
 }
 
 // byteBar has one bar for the phase that goes on.

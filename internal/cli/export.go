@@ -56,7 +56,9 @@ func runExport(c *call) error {
 	if err != nil {
 		return err
 	}
-	saved, err := ref.SaveTar(c.ctx, tag, out)
+	ctx, done := c.showing()
+	saved, err := ref.SaveTar(ctx, tag, out)
+	done()
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s exists: name a file that does not exist yet", out)
 	}

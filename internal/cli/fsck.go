@@ -27,7 +27,9 @@ func runFsck(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.Fsck(c.ctx, archive.FsckOptions{Repair: c.Bool("repair")})
+	ctx, done := c.showing()
+	r, err := s.Fsck(ctx, archive.FsckOptions{Repair: c.Bool("repair")})
+	done()
 	if err != nil {
 		return err
 	}
