@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sync/errgroup"
+
 	"assay/internal/durable"
 	"assay/schemas"
 )
@@ -18,10 +20,11 @@ func (s *Store) blobPath(d schemas.Digest) string { return s.path(blobName(d)) }
 
 // blobWriter hashes what is written and makes it a blob at commit.
 type blobWriter struct {
-	s    *Store
-	f    *durable.File
-	h    hash.Hash
-	size int64
+	s      *Store
+	f      *durable.File
+	h      hash.Hash
+	size   int64
+	handed bool // publishLater ends it
 }
 
 func (s *Store) newBlob() (*blobWriter, error) {
@@ -39,7 +42,11 @@ func (w *blobWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (w *blobWriter) abort() { w.f.Abort() }
+func (w *blobWriter) abort() {
+	if !w.handed {
+		w.f.Abort()
+	}
+}
 
 // publish gives the blob its name. One that is there with the right size is kept;
 // one of another size is torn and is replaced. The caller calls syncBlobs before
@@ -54,6 +61,26 @@ func (w *blobWriter) publish() (schemas.Digest, error) {
 	if err != nil {
 		return "", fmt.Errorf("store blob %s: %w", d, err)
 	}
+	return d, nil
+}
+
+// publishLater is publish that lets group wait for the disk: the next blob is
+// read meanwhile.
+func (w *blobWriter) publishLater(group *errgroup.Group) (schemas.Digest, error) {
+	d := schemas.DigestFromSum(w.h.Sum(nil))
+	have, err := w.s.haveBlob(d, w.size)
+	if have || err != nil {
+		w.f.Abort()
+		return d, err
+	}
+	w.handed = true
+	group.Go(func() error {
+		defer w.f.Abort()
+		if err := w.f.Publish(w.s.blobPath(d)); err != nil {
+			return fmt.Errorf("store blob %s: %w", d, err)
+		}
+		return nil
+	})
 	return d, nil
 }
 

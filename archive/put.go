@@ -62,7 +62,11 @@ type treePut struct {
 	src      *treeSource
 	rehash   bool
 	progress *meter
+	disk     errgroup.Group // blobs that wait for the disk
 }
+
+// publishing is how many blobs wait for the disk at once: it works best on many.
+const publishing = 16
 
 type rehashKey struct{}
 
@@ -131,19 +135,21 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 	}
 	rehash, _ := ctx.Value(rehashKey{}).(bool)
 	x := &treePut{s: s, src: src, rehash: rehash, progress: newMeter(ctx, PhaseStore, total)}
+	x.disk.SetLimit(publishing)
 	blobs, err := x.largeFiles(ctx, large)
-	if err != nil {
-		return nil, err
-	}
-	packs, err := x.packFiles(ctx, small)
-	if err != nil {
-		return nil, err
-	}
-	if len(large)+len(small) > 0 {
-		err = errors.Join(s.syncBlobs(), s.caches.save())
+	if err == nil {
+		var packs []schemas.Blob
+		packs, err = x.packFiles(ctx, small)
+		blobs = append(blobs, packs...)
 	}
 	x.progress.end()
-	return append(blobs, packs...), err
+	if err == nil {
+		newMeter(ctx, PhaseSync, 0)
+	}
+	if err = errors.Join(err, x.disk.Wait()); err != nil || len(blobs) == 0 {
+		return nil, err
+	}
+	return blobs, errors.Join(s.syncBlobs(), s.caches.save())
 }
 
 var emptyDigest = sync.OnceValue(func() schemas.Digest { return schemas.DigestOf(nil) })

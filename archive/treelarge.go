@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"assay/internal/durable"
 	"assay/internal/statcache"
 	"assay/schemas"
 )
@@ -160,7 +161,7 @@ func (x *treePut) putPart(ctx context.Context, f *os.File, offset, length, size 
 		if err := w.fill(ctx, f, in, sinks); err != nil {
 			return schemas.Blob{}, err
 		}
-		d, err := w.publish()
+		d, err := w.publishLater(&x.disk)
 		return schemas.Blob{MediaType: MediaPart, Digest: d, Size: length}, err
 	}
 	content, enc := sha256.New(), newEncoder(w)
@@ -170,7 +171,7 @@ func (x *treePut) putPart(ctx context.Context, f *os.File, offset, length, size 
 	}
 	encoders.Put(enc)
 	compressed := w.size
-	d, err := w.publish()
+	d, err := w.publishLater(&x.disk)
 	return schemas.Blob{MediaType: MediaPartZstd, Digest: d, Size: compressed,
 		ContentDigest: schemas.DigestFromSum(content.Sum(nil)), ContentSize: length}, err
 }
@@ -188,7 +189,7 @@ func (w *blobWriter) fill(ctx context.Context, f *os.File, in *io.SectionReader,
 	case cloned:
 		return pump(ctx, io.NewSectionReader(w.f, 0, length), length, append(sinks, w.h)...)
 	}
-	return pump(ctx, in, length, append(sinks, w.f, w.h)...)
+	return pump(ctx, in, length, append(sinks, &eagerFile{File: w.f}, w.h)...)
 }
 
 // sampleFile says whether zstd saves at least a twentieth on samples of the file,
@@ -211,4 +212,21 @@ func sampleFile(f io.ReaderAt, size int64) (squeeze bool, name []byte, err error
 		h.Write(buf[:n])
 	}
 	return out <= in-in/20, knownKey("sample/1", size, string(h.Sum(nil)), partLimit), nil
+}
+
+// eagerFile lets the disk begin while the rest is still read.
+type eagerFile struct {
+	*durable.File
+	written, started int64
+}
+
+func (f *eagerFile) Write(b []byte) (int, error) {
+	const every = 8 << 20
+	n, err := f.File.Write(b)
+	f.written += int64(n)
+	if f.written-f.started >= every {
+		f.StartWriteback(f.started, f.written-f.started)
+		f.started = f.written
+	}
+	return n, err
 }

@@ -72,7 +72,7 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	key := x.packKey(files)
 	b, ok, err := x.s.caches.stored(x.s, key)
 	if err == nil && !ok {
-		if b, err = x.s.putImage(p.Bytes()); err == nil {
+		if b, err = x.putImage(p.Bytes()); err == nil {
 			x.s.caches.remember(key, b)
 		}
 	}
@@ -207,9 +207,9 @@ func (x *treePut) settle(i int, f statter, began time.Time, sum statcache.Sum) e
 	return nil
 }
 
-// putImage compresses a pack and publishes it.
-func (s *Store) putImage(image []byte) (schemas.Blob, error) {
-	w, err := s.newBlob()
+// putImage compresses a pack and lets it be published.
+func (x *treePut) putImage(image []byte) (schemas.Blob, error) {
+	w, err := x.s.newBlob()
 	if err != nil {
 		return schemas.Blob{}, err
 	}
@@ -221,7 +221,7 @@ func (s *Store) putImage(image []byte) (schemas.Blob, error) {
 	}
 	encoders.Put(enc)
 	size := w.size
-	d, err := w.publish()
+	d, err := w.publishLater(&x.disk)
 	if err != nil {
 		return schemas.Blob{}, err
 	}

@@ -133,6 +133,12 @@ func mayClone(f, src *os.File) bool {
 	return false
 }
 
+// StartWriteback lets the disk begin with bytes that were written. It is a hint:
+// it waits for nothing and promises nothing.
+func (f *File) StartWriteback(offset, length int64) {
+	_ = unix.SyncFileRange(int(f.f.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE)
+}
+
 // ReadAt reads back what was written.
 func (f *File) ReadAt(b []byte, offset int64) (int, error) { return f.f.ReadAt(b, offset) }
 
