@@ -10,7 +10,7 @@ LDFLAGS   := -s -w -X assay/internal/cli.version=$(VERSION) -X assay/internal/cl
 GOLANGCI  ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: build quickstart test race lint fuzz soak bench ci help
+.PHONY: build quickstart test race lint fuzz soak bench bench-archive ci help
 
 build: ## bin/assay, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/assay ./cmd/assay
@@ -40,10 +40,13 @@ soak: ## kill a run at each of its writes, and at random SOAK times (200); each 
 bench: ## every benchmark once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
+bench-archive: ## the archive against cp, openssl, restic, borg, find (BENCH_FULL=1: full size)
+	GO=$(GO) bench/archive.sh
+
 ci: lint test race ## what every change must pass
 	bash .ci/fuzz $(FUZZTIME)
 	$(MAKE) build
 	bash .ci/e2e
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-13s %s\n", $$1, $$2}' Makefile
