@@ -131,7 +131,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// guard refuses plain HTTP, wherever a redirect or a Location leads.
+// guard refuses plain HTTP, wherever a redirect or a Location leads. It opens a
+// body anew each time: the transport above sends a request again, with its used
+// body, when a token has run out.
 type guard struct {
 	inner http.RoundTripper
 	plain bool
@@ -139,9 +141,22 @@ type guard struct {
 
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !g.plain {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
 		return nil, errRefusedHTTP
 	}
-	return g.inner.RoundTrip(r)
+	if r.Body == nil || r.GetBody == nil {
+		return g.inner.RoundTrip(r)
+	}
+	_ = r.Body.Close()
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	again := r.WithContext(r.Context())
+	again.Body = body
+	return g.inner.RoundTrip(again)
 }
 
 // handshake asks the registry how it wants to be spoken to. Several requests may
@@ -282,13 +297,19 @@ func (c *client) send(ctx context.Context, hc *http.Client, r request) (*http.Re
 		q.Header[k] = v
 	}
 	if r.body != nil {
-		if q.Body, err = r.body(); err != nil {
-			return nil, err
+		q.Body, q.GetBody, q.ContentLength = unopened{}, r.body, r.size // guard opens it
+		if r.size == 0 {
+			q.Body, q.GetBody = http.NoBody, noBody
 		}
-		q.GetBody, q.ContentLength = r.body, r.size
 	}
 	return hc.Do(q)
 }
+
+// unopened stands for a body until it is sent.
+type unopened struct{}
+
+func (unopened) Read([]byte) (int, error) { return 0, errors.New("the body was not opened") }
+func (unopened) Close() error             { return nil }
 
 // explain says what can be done about some answers.
 func explain(err error, cred credential) error {

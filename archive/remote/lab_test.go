@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,8 +18,6 @@ import (
 	"assay/archive"
 	"assay/schemas"
 )
-
-var sampleTime = time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(t testing.TB) *archive.Store {
 	t.Helper()
@@ -43,53 +40,6 @@ func someFiles(size int, seed byte) map[string]string {
 }
 
 const bigFile = 4<<20 + 100 // a blob of its own, sent in several pieces of testChunk
-
-// sealRun makes a run of one stage with these files in the store.
-func sealRun(t testing.TB, s *archive.Store, id string, files map[string]string, sources ...schemas.Digest) schemas.Digest {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		p := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(p), 0o755))
-		must(t, os.WriteFile(p, []byte(content), 0o644))
-	}
-	return sealDir(t, s, id, dir, sources...)
-}
-
-func sealDir(t testing.TB, s *archive.Store, id, dir string, sources ...schemas.Digest) schemas.Digest {
-	t.Helper()
-	ctx := context.Background()
-	tree, blob, err := s.PutTree(ctx, dir)
-	must(t, err)
-	key, preimage, err := schemas.KeyOf(schemas.Preimage{Schema: schemas.KeyV1, Kind: "make"})
-	must(t, err)
-	rec := schemas.StageRecord{Schema: schemas.StageRecordV1, Node: "make@t001", Stage: "make", Kind: "command", KindVersion: 1, Experiment: "demo/sample", Run: id,
-		Trial: "t001", Attempt: 1, DefinitionKey: key, Key: key, Pure: true, Status: schemas.StagePassed, StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Second),
-		DurationMs: 1000, Inputs: []schemas.Input{}, Outputs: []schemas.Output{}, Tree: blob}
-	sub := schemas.SubTree(tree.Entries, "outputs/result")
-	d, err := schemas.TreeDigest(sub)
-	must(t, err)
-	n, size := schemas.SumEntries(sub)
-	rec.Outputs = append(rec.Outputs, schemas.Output{Name: "result", Digest: d, Path: "outputs/result", Bytes: size, Files: n})
-	rd, err := s.PutRecord(ctx, rec, preimage)
-	must(t, err)
-	exp := []byte(`{"name":"demo/sample","schema":"assay/experiment/v1","stage":{},"trials":{"order":"sequential","repeat":1,"seed":0}}`)
-	run := schemas.Run{Schema: schemas.RunV1, ID: id, Experiment: "demo/sample", Status: schemas.RunPassed, StartedAt: sampleTime, EndedAt: sampleTime.Add(time.Minute),
-		Services: []schemas.ServiceRecord{}, Records: []schemas.RunRecord{{Record: rec, Digest: rd, Node: rec.Node, Path: "stages/make/t001"}},
-		Sources: []schemas.SourceRun{}, Preimages: []schemas.Digest{key.Preimage()},
-		Plan: schemas.Plan{Schema: schemas.PlanV1, Experiment: "demo/sample", Digest: schemas.DigestOf(exp), Trials: []schemas.Trial{}, Nodes: []schemas.Node{}, Services: []schemas.PlanUnit{}, Stages: []schemas.PlanStage{}}}
-	for _, s := range sources {
-		run.Sources = append(run.Sources, schemas.SourceRun{Reference: "earlier", Digest: s, Consumed: []string{"report.json"}})
-	}
-	out, err := s.Seal(ctx, schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("# " + id + "\n"), Report: func(f schemas.FileSummary) (schemas.Report, error) {
-		return schemas.Report{Schema: schemas.ReportV1, RunID: id, Status: run.Status, Passed: true, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
-			Experiment: schemas.ReportExperiment{Name: run.Experiment, Digest: run.Plan.Digest, Params: map[string]any{}}, Stages: []schemas.ReportStage{}, Trials: []schemas.Trial{},
-			Results: []schemas.StageResult{}, Findings: []schemas.Finding{}, Conditions: []schemas.Condition{}, Sources: run.Sources, Claims: []schemas.ClaimResult{},
-			Environment: schemas.Environment{Accelerators: []schemas.Accelerator{}, CommandLine: []string{"assay", "run"}}, Files: f}, nil
-	}})
-	must(t, err)
-	return out
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"assay/archive"
@@ -78,28 +77,27 @@ func readManifest(res *http.Response) (document, error) {
 }
 
 // putManifest stores a manifest under a name, unless it is there, reads it back
-// and compares. It returns the answer's header.
-func (c *client) putManifest(ctx context.Context, name, media string, b []byte) (http.Header, error) {
+// and compares. It returns what had the name before, "" for nothing.
+func (c *client) putManifest(ctx context.Context, name, media string, b []byte) (schemas.Digest, error) {
 	have, err := c.getManifest(ctx, name)
 	if err == nil && bytes.Equal(have.bytes, b) {
-		return http.Header{}, nil
+		return "", nil
 	}
 	if err != nil && status(err) != http.StatusNotFound && !corrupt(err) {
-		return nil, err
+		return "", err
 	}
-	header, err := c.sendManifest(ctx, name, media, b, nil)
-	if err != nil {
-		return nil, err
+	if err := c.sendManifest(ctx, name, media, b, nil); err != nil {
+		return "", err
 	}
 	back, err := c.getManifest(ctx, name)
 	if err != nil && !corrupt(err) {
-		return nil, fmt.Errorf("read back: %w", err)
+		return "", fmt.Errorf("read back: %w", err)
 	}
 	if !bytes.Equal(back.bytes, b) {
-		return nil, fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run; --compat may help",
+		return "", fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run; --compat may help",
 			name, c.repo.RegistryStr(), back.digest, schemas.DigestOf(b))
 	}
-	return header, nil
+	return have.digest, nil
 }
 
 func corrupt(err error) bool {
@@ -107,30 +105,48 @@ func corrupt(err error) bool {
 	return errors.As(err, &c)
 }
 
-func (c *client) sendManifest(ctx context.Context, name, media string, b []byte, extra http.Header) (http.Header, error) {
+func (c *client) sendManifest(ctx context.Context, name, media string, b []byte, extra http.Header) error {
 	h := extra.Clone()
 	if h == nil {
 		h = http.Header{}
 	}
 	h.Set("Content-Type", media)
-	res, err := c.do(ctx, request{op: "push manifest " + name, method: http.MethodPut, url: c.url("/manifests/%s", url.PathEscape(name)), header: h,
+	put := request{op: "push manifest " + name, method: http.MethodPut, url: c.url("/manifests/%s", name), header: h,
 		body: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, size: int64(len(b)),
-		ok: []int{http.StatusCreated, http.StatusOK, http.StatusAccepted}})
+		ok: []int{http.StatusCreated, http.StatusOK, http.StatusAccepted}}
+	res, err := c.do(ctx, put)
+	// While somebody else uploads one of its blobs again, a registry may not see it
+	// for a moment.
+	for n := 0; err != nil && blobUnknown(err) && n+1 < attempts; n++ {
+		if serr := c.tune.sleep(ctx, pause(n)); serr != nil {
+			return serr
+		}
+		res, err = c.do(ctx, put)
+	}
 	if err != nil {
-		return nil, hintCompat(err)
+		return hintCompat(err)
 	}
 	defer closeAnswer(res)
 	want := schemas.DigestOf(b)
 	if got := res.Header.Get("Docker-Content-Digest"); strings.HasPrefix(got, "sha256:") && got != string(want) {
-		return nil, fmt.Errorf("push manifest %s: registry %s stored it as %s", name, c.repo.RegistryStr(), clean(got, nil))
+		return fmt.Errorf("push manifest %s: registry %s stored it as %s", name, c.repo.RegistryStr(), clean(got, nil))
 	}
-	return res.Header, nil
+	return nil
+}
+
+func blobUnknown(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.has("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN")
 }
 
 // hintCompat names the way out when a registry has rules about artifacts.
 func hintCompat(err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Hint == "" {
+		if blobUnknown(err) {
+			e.Hint = "it said that it has every blob: push again"
+			return err
+		}
 		switch e.Status {
 		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented:
 			e.Hint = "it may refuse artifact types or configs other than an image's: try --compat"

@@ -34,6 +34,7 @@ type PushOptions struct {
 type Transfer struct {
 	Reference    string           `json:"reference"` // pinned by digest
 	Tag          string           `json:"tag,omitempty"`
+	Replaced     schemas.Digest   `json:"replaced,omitempty"` // what the tag named before
 	Run          schemas.Digest   `json:"run"`
 	Stored       schemas.Digest   `json:"stored_digest"` // in the registry: the run's, or its wrapper's
 	Sources      []schemas.Digest `json:"source_runs"`   // that went with it
@@ -242,8 +243,12 @@ func (p *push) manifest(ctx context.Context, run schemas.Digest, b []byte, tag s
 		names = append(names, tag)
 	}
 	for _, n := range names {
-		if _, err := p.c.putManifest(ctx, n, mediaManifest, b); err != nil {
+		was, err := p.c.putManifest(ctx, n, mediaManifest, b)
+		if err != nil {
 			return err
+		}
+		if n == tag {
+			p.out.Replaced = was
 		}
 	}
 	return nil

@@ -334,7 +334,7 @@ func (c *client) putIndex(ctx context.Context, subject schemas.Digest, x index, 
 	if etag != "" {
 		cond = http.Header{"If-Match": {etag}}
 	}
-	_, err = c.sendManifest(ctx, fallbackTag(subject), mediaIndex, b, cond)
+	err = c.sendManifest(ctx, fallbackTag(subject), mediaIndex, b, cond)
 	if status(err) == http.StatusPreconditionFailed {
 		return nil // someone else was first: read again
 	}

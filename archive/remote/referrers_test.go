@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
@@ -113,7 +114,7 @@ func TestRealAttachments(t *testing.T) {
 	must(t, err)
 	fast := func() Options {
 		o := noLogin()
-		o.tune.sleep = newLab(t, nil).options().tune.sleep
+		o.tune.sleep = func(ctx context.Context, _ time.Duration) error { return sleep(ctx, 10*time.Millisecond) }
 		return o
 	}
 	attachMany(t, reg.ref(t, "a/b"), run, int64(len(raw)), fast)

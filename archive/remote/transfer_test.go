@@ -88,7 +88,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-func TestSharedBlobsAndTar(t *testing.T) {
+func TestSharedBlobs(t *testing.T) {
 	s := newStore(t)
 	files := someFiles(bigFile, 3)
 	one := sealRun(t, s, "one", files)
@@ -101,6 +101,11 @@ func TestSharedBlobsAndTar(t *testing.T) {
 	must(t, err)
 	if out.BytesMoved > 64<<10 {
 		t.Errorf("%d bytes sent of a run whose files are there", out.BytesMoved)
+	}
+	moved, err := Push(ctx, s.Layout, two, l.ref("lab/runs:one"), PushOptions{Options: l.options()})
+	must(t, err)
+	if moved.Replaced != one {
+		t.Errorf("the tag was %s before, want %s", moved.Replaced, one)
 	}
 }
 

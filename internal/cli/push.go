@@ -65,6 +65,9 @@ func runPush(c *call) error {
 	if out.Tag != "" {
 		c.printf("tag        %s\n", out.Tag)
 	}
+	if out.Replaced != "" {
+		c.printf("warning: the tag was %s before\n", out.Replaced)
+	}
 	if out.Stored != out.Run {
 		c.printf("wrapped as %s\n", out.Stored)
 	}
