@@ -58,7 +58,8 @@ type verifier struct {
 
 // Verify checks a resolved run: sizes and digests of all blobs, documents
 // against their schemas, the file list against the trees, trees and files
-// against their digests, and keys against their preimages.
+// against their digests, keys against their preimages, and documents against each
+// other.
 func (r Ref) Verify(ctx context.Context) (Verdict, error) {
 	v := &verifier{digest: r.Digest, bad: map[schemas.Digest]bool{}}
 	var err error
