@@ -301,6 +301,8 @@ func FuzzRecordReader(f *testing.F) {
 	f.Add(frame(f, "{}\n"))
 	f.Add([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x00})
 	f.Add(make([]byte, 9))
+	f.Add([]byte("(\xb5/\xfd\x10\x00\x19\x00\x00\n\xba\xd3 \x00\x10\x00\x00\xe1\x7f\x9c"))
+	f.Add(frame(f, "\n{}\n")) // an empty line is no end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := NewRecordReader(bytes.NewReader(data), "log")
 		if err != nil {
@@ -320,4 +322,16 @@ func FuzzRecordReader(f *testing.F) {
 			t.Fatalf("fold of nothing: %v", err)
 		}
 	})
+}
+
+func TestEmptyLineIsDamageNotTheEnd(t *testing.T) {
+	r, err := NewRecordReader(bytes.NewReader(frame(t, "\n")), "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var corrupt *CorruptError
+	if recs, err := readAll(t, r); !errors.As(err, &corrupt) {
+		t.Errorf("%d records, %v", len(recs), err)
+	}
 }
