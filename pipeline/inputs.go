@@ -11,7 +11,9 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+	"time"
 
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -22,6 +24,7 @@ type input struct {
 	path       string
 	executable bool                 // of a single file
 	stats      map[string]fileStamp // file, folder or link -> what it looked like before it was read
+	cache      *inputCache
 }
 
 // identity is how the input stands in a key: a script that may no longer be run
@@ -62,9 +65,10 @@ type fileStamp struct {
 
 // hashInput hashes a file or a folder. Symbolic links are followed: model caches
 // are links to elsewhere and are read as such. What cannot be read is an error,
-// never a digest.
-func hashInput(ctx context.Context, name, origin, path string) (*input, error) {
-	in := &input{Input: schemas.Input{Name: name, Origin: origin}, path: path, stats: map[string]fileStamp{}}
+// never a digest. With a cache, a large file that was read before and is unchanged
+// is not read.
+func hashInput(ctx context.Context, name, origin, path string, cache *inputCache) (*input, error) {
+	in := &input{Input: schemas.Input{Name: name, Origin: origin}, path: path, stats: map[string]fileStamp{}, cache: cache}
 	fi, err := in.stamp(path)
 	if err != nil {
 		return nil, fmt.Errorf("input %s: %w", name, err)
@@ -144,18 +148,29 @@ func (in *input) hashFile(ctx context.Context, path string) (schemas.Digest, int
 	if stampOf(fi) != in.stats[path] {
 		return "", 0, fmt.Errorf("%s: it was replaced while it was being read", path)
 	}
+	began, before := time.Now(), statcache.StampOf(fi)
+	if d, ok := in.cache.lookup(before); ok {
+		return d, fi.Size(), nil
+	}
 	h := sha256.New()
-	n, err := io.Copy(h, &ctxReader{ctx, f})
+	n, err := io.CopyBuffer(h, &ctxReader{ctx, f}, make([]byte, 128<<10))
 	if err != nil {
 		return "", 0, fmt.Errorf("%s: %w", path, err)
 	}
-	return schemas.DigestFromSum(h.Sum(nil)), n, nil
+	sum := statcache.Sum(h.Sum(nil))
+	if fi, err = f.Stat(); err != nil {
+		return "", 0, err
+	}
+	if after := statcache.StampOf(fi); after.Size == n {
+		in.cache.remember(before, after, began, sum, path)
+	}
+	return schemas.DigestFromSum(sum[:]), n, nil
 }
 
 // changed says whether the input is no longer what was hashed, or was written
 // to since: a change that was undone in time cannot be told from one that was read.
 func (in *input) changed(ctx context.Context) bool {
-	now, err := hashInput(ctx, in.Name, in.Origin, in.path)
+	now, err := hashInput(ctx, in.Name, in.Origin, in.path, nil)
 	if err != nil || now.Digest != in.Digest || len(now.stats) != len(in.stats) {
 		return true
 	}

@@ -36,6 +36,9 @@ type Options struct {
 	// PreflightOnly stops after the preflight stages that need nothing running,
 	// and publishes nothing.
 	PreflightOnly bool
+	// Rehash reads every input, also those that stat shows to be unchanged since
+	// their digest was last taken.
+	Rehash bool
 	// Parallel is how many stages run at once beside a measured one's turn; 0 means 2.
 	Parallel int
 	RunID    string

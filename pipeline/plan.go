@@ -219,10 +219,10 @@ func (p *planner) needed(stage string, trial *schemas.Trial) []string {
 func (p *planner) definitionKey(def schemas.StageDef, kind Kind, config map[string]any, trial *schemas.Trial) (schemas.Key, error) {
 	pre := schemas.Preimage{Schema: schemas.KeyV1, Kind: kind.Name, KindVersion: kind.Version, Scope: def.Scope, Definition: keyedDefinition(def), Platform: schemas.Platform{}}
 	params := trialParams(p.exp, pointOf(trial))
-	pre.Params = referredParams(def.Config, params)
+	pre.Params = schemas.ReferredParams(def.Config, params)
 	if svc, ok := p.exp.Service[def.Service]; ok {
 		pre.Service = serviceDefinition(svc)
-		for k, v := range referredParams(svc.Config, params) {
+		for k, v := range schemas.ReferredParams(svc.Config, params) {
 			pre.Params[k] = v
 		}
 	}

@@ -29,7 +29,7 @@ func (e *execution) prepare(ctx context.Context) error {
 		return err
 	}
 	e.pre = schemas.Preimage{
-		Schema: schemas.KeyV1, Kind: e.kind.Name, KindVersion: e.kind.Version, Scope: e.node.Scope, Definition: keyedDefinition(e.def), Params: referredParams(e.def.Config, e.params),
+		Schema: schemas.KeyV1, Kind: e.kind.Name, KindVersion: e.kind.Version, Scope: e.node.Scope, Definition: keyedDefinition(e.def), Params: schemas.ReferredParams(e.def.Config, e.params),
 		Upstream: map[string]string{}, Inputs: map[string]string{}, Env: map[string]string{}, Tools: map[string]string{}, Models: map[string]string{},
 		Platform: schemas.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}, Seed: stageSeed(e.Experiment, e.kind, config, e.trialPtr()),
 	}
@@ -69,7 +69,7 @@ func (e *execution) trialPtr() *schemas.Trial {
 // addInput hashes one input. Within a run a path has one content: a later stage
 // that finds another cannot be compared with an earlier one.
 func (e *execution) addInput(ctx context.Context, name, origin, path string) (*input, error) {
-	in, err := hashInput(ctx, name, origin, path)
+	in, err := hashInput(ctx, name, origin, path, e.inputCache())
 	if err != nil {
 		return nil, err
 	}
@@ -217,11 +217,11 @@ func (e *execution) addUpstream(ctx context.Context) error {
 func (e *execution) label(ctx context.Context, t schemas.Trial) (string, error) {
 	params := trialParams(e.Experiment, t.Point)
 	for name := range t.Point {
-		written, ok := paramPath(params[name])
+		written, ok := schemas.ParamPath(params[name])
 		if !ok {
 			continue
 		}
-		in, err := hashInput(ctx, "param."+name, "file", e.absParam(name, written))
+		in, err := hashInput(ctx, "param."+name, "file", e.absParam(name, written), e.inputCache())
 		if err != nil {
 			return "", err
 		}
@@ -243,9 +243,9 @@ func (e *execution) addService(res *resolver) {
 		return
 	}
 	e.pre.Service = serviceDefinition(svc)
-	for k, v := range referredParams(svc.Config, e.params) {
+	for k, v := range schemas.ReferredParams(svc.Config, e.params) {
 		e.pre.Params[k] = v
-		if written, ok := paramPath(v); ok {
+		if written, ok := schemas.ParamPath(v); ok {
 			res.used[k] = e.absParam(k, written)
 		}
 	}

@@ -79,7 +79,7 @@ func (v *resolver) param(name string) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("no parameter %q", name)
 	}
-	written, ok := paramPath(x)
+	written, ok := schemas.ParamPath(x)
 	if !ok {
 		return x, nil
 	}
@@ -93,7 +93,7 @@ func (v *resolver) param(name string) (any, error) {
 // absParam gives the place of a path parameter: where the loader says, when the
 // trial's value is the file's own, else relative to the experiment's folder.
 func (r *runner) absParam(name, written string) string {
-	if own, _ := paramPath(r.Experiment.Params[name]); own == written {
+	if own, _ := schemas.ParamPath(r.Experiment.Params[name]); own == written {
 		if p, ok := r.ParamPaths[name]; ok {
 			return p
 		}
@@ -244,7 +244,7 @@ func (v *resolver) fanIn(nodes []schemas.Node, stage, output string) (string, er
 			t := v.trials[id]
 			point := map[string]any{}
 			for name, x := range t.Point {
-				if _, isPath := paramPath(trialParams(v.Experiment, t.Point)[name]); !isPath {
+				if _, isPath := schemas.ParamPath(trialParams(v.Experiment, t.Point)[name]); !isPath {
 					point[name] = x
 				}
 			}

@@ -34,6 +34,7 @@ type runner struct {
 	preimage map[schemas.Digest]bool
 
 	dry         bool              // explain: nothing is written, stored results are not read out
+	inputCache  func() *inputCache
 	seenSecrets map[string]string // name -> value, of every secret that was given out
 
 	mu         sync.Mutex
@@ -93,6 +94,7 @@ func newRunner(opts Options) *runner {
 		records: map[string]schemas.RunRecord{}, units: map[string]*unitState{}, preimage: map[schemas.Digest]bool{},
 		seenInputs: map[string]string{}, prints: map[string]ModelIdentity{}, kept: kept{attempts: map[string]int{}},
 	}
+	r.inputCache = sync.OnceValue(func() *inputCache { return newInputCache(opts, !r.dry) })
 	for _, k := range opts.Kinds {
 		r.kinds[k.Name] = k
 	}

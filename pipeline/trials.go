@@ -88,19 +88,7 @@ func crossMatrix(matrix map[string][]any) []map[string]any {
 
 // trialParams are the parameters as a trial sees them.
 func trialParams(exp schemas.Experiment, point map[string]any) map[string]any {
-	params := make(map[string]any, len(exp.Params))
-	for k, v := range exp.Params {
-		params[k] = v
-	}
-	for k, v := range point {
-		if _, isPath := paramPath(exp.Params[k]); isPath {
-			if p, ok := v.(string); ok {
-				v = map[string]any{"path": p}
-			}
-		}
-		params[k] = v
-	}
-	return params
+	return schemas.TrialParams(exp.Params, point)
 }
 
 // trialLabel names a trial by what it is, not by when it runs, so that it may

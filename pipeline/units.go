@@ -138,7 +138,7 @@ func (b *unitBuilder) serviceKey(def schemas.Service, n *schemas.Node) (schemas.
 		}
 	}
 	params := trialParams(b.p.exp, pointOf(trial))
-	key, _, err := schemas.KeyOf(map[string]any{"service": serviceDefinition(def), "params": referredParams(def.Config, params), "inputs": inputs})
+	key, _, err := schemas.KeyOf(map[string]any{"service": serviceDefinition(def), "params": schemas.ReferredParams(def.Config, params), "inputs": inputs})
 	return key, err
 }
 

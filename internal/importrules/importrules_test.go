@@ -20,7 +20,7 @@ const module = "assay"
 var rows = [][]string{
 	{"schemas"},
 	{"internal/durable"},
-	{"internal/statcache", "internal/supervise"},
+	{"internal/statcache", "internal/supervise", "internal/redact"},
 	{"internal/workload", "internal/metrics"},
 	{"internal/loadgen", "internal/serving", "internal/report"},
 	{"internal/engines", "internal/engines/*"},
