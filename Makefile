@@ -35,7 +35,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 
 soak: ## kill a run at each of its writes, and at random SOAK times (200); each fault at each write of the store
 	ASSAY_SOAK=$(SOAK) ASSAY_EXHAUSTIVE=1 $(GO) test -run Kill -timeout 4h -count=1 -v ./internal/crashtest
-	ASSAY_EXHAUSTIVE=1 $(GO) test -run TestFaults -count=1 -v ./archive
+	ASSAY_EXHAUSTIVE=1 $(GO) test -run 'TestFaults|TestTenWriters|TestLifeOfAStore' -count=1 -v ./archive
 
 bench: ## every benchmark once
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

@@ -1,0 +1,166 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"assay/schemas"
+)
+
+// TestLifeOfAStore does anything in any order and compares with a model: which
+// runs are listed, and which still have to be whole because a listed run was made
+// from them.
+func TestLifeOfAStore(t *testing.T) {
+	lives, failed := 0, false
+	rapid.Check(t, func(rt *rapid.T) {
+		defer func() { failed = failed || rt.Failed() }()
+		// Each life takes a second under the race detector: eight do for a change.
+		if lives++; lives > 8 && !failed && os.Getenv("ASSAY_EXHAUSTIVE") == "" {
+			return
+		}
+		dir, err := os.MkdirTemp("", "archive-life-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		s, err := Create(filepath.Join(dir, "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &life{t: t, s: s, listed: map[schemas.Digest]bool{}, sources: map[schemas.Digest][]schemas.Digest{}, tags: map[string]schemas.Digest{}}
+		rt.Repeat(map[string]func(*rapid.T){
+			"seal": l.seal, "remove": l.remove, "tag": l.tag, "collect": l.collect, "lose index": l.loseIndex, "": l.check,
+		})
+	})
+}
+
+type life struct {
+	t       *testing.T
+	s       *Store
+	n       int
+	listed  map[schemas.Digest]bool
+	sources map[schemas.Digest][]schemas.Digest
+	tags    map[string]schemas.Digest
+}
+
+func byDigest(m map[schemas.Digest]bool) []schemas.Digest { return slices.Sorted(maps.Keys(m)) }
+
+func (l *life) one(rt *rapid.T) schemas.Digest {
+	if len(l.listed) == 0 {
+		rt.Skip("no run yet")
+	}
+	return rapid.SampledFrom(byDigest(l.listed)).Draw(rt, "run")
+}
+
+func (l *life) seal(rt *rapid.T) {
+	l.n++
+	var from []schemas.Digest
+	if len(l.listed) > 0 {
+		from = rapid.SliceOfNDistinct(rapid.SampledFrom(byDigest(l.listed)), 0, 2, rapid.ID).Draw(rt, "sources")
+	}
+	d := sealUsing(l.t, l.s, fmt.Sprintf("r%d", l.n), from...)
+	l.listed[d], l.sources[d] = true, from
+}
+
+func (l *life) remove(rt *rapid.T) {
+	d, force := l.one(rt), rapid.Bool().Draw(rt, "force")
+	used := false
+	for r := range l.listed {
+		used = used || r != d && slices.Contains(l.sources[r], d)
+	}
+	_, err := l.s.Remove(context.Background(), []schemas.Digest{d}, force)
+	var refused *UsedError
+	if got := errors.As(err, &refused); got != (used && !force) || !got && err != nil {
+		rt.Fatalf("remove with force %v, used %v: %v", force, used, err)
+	}
+	if err != nil {
+		return
+	}
+	delete(l.listed, d)
+	maps.DeleteFunc(l.tags, func(_ string, run schemas.Digest) bool { return run == d })
+}
+
+func (l *life) tag(rt *rapid.T) {
+	d, name := l.one(rt), rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "tag")
+	if err := l.s.Tag(context.Background(), name, d); err != nil {
+		rt.Fatal(err)
+	}
+	l.tags[name] = d
+}
+
+func (l *life) collect(rt *rapid.T) {
+	age(l.t, l.s)
+	if _, err := l.s.Collect(context.Background(), GCOptions{Apply: true}); err != nil {
+		rt.Fatal(err)
+	}
+	for d := range l.whole() {
+		v, err := l.s.Verify(context.Background(), d)
+		if err != nil || v.Verdict != Valid {
+			rt.Fatalf("run %s: %+v, %v", d.Short(), v.Findings, err)
+		}
+	}
+	manifests := 0
+	for _, d := range blobNames(l.t, l.s) {
+		if l.s.sniff(d) == kindManifest {
+			manifests++
+		}
+	}
+	if whole := l.whole(); manifests != len(whole) || len(whole) == 0 && len(blobNames(l.t, l.s)) != 0 {
+		rt.Fatalf("%d manifests left, %d runs are needed", manifests, len(whole))
+	}
+}
+
+// loseIndex brings back every run that is whole, and no tag.
+func (l *life) loseIndex(rt *rapid.T) {
+	l.collect(rt)
+	if err := os.Remove(l.s.path(indexName)); err != nil {
+		rt.Fatal(err)
+	}
+	if _, err := l.s.Fsck(context.Background(), FsckOptions{Repair: true}); err != nil {
+		rt.Fatal(err)
+	}
+	l.listed, l.tags = l.whole(), map[string]schemas.Digest{}
+}
+
+// whole lists the runs that must be whole: the listed and what they were made from.
+func (l *life) whole() map[schemas.Digest]bool {
+	out := map[schemas.Digest]bool{}
+	var visit func(d schemas.Digest)
+	visit = func(d schemas.Digest) {
+		if !out[d] {
+			out[d] = true
+			for _, src := range l.sources[d] {
+				visit(src)
+			}
+		}
+	}
+	for d := range l.listed {
+		visit(d)
+	}
+	return out
+}
+
+func (l *life) check(rt *rapid.T) {
+	runs, err := l.s.Runs(context.Background())
+	if err != nil {
+		rt.Fatal(err)
+	}
+	got, tags := map[schemas.Digest]bool{}, map[string]schemas.Digest{}
+	for _, r := range runs {
+		got[r.Digest] = true
+		for _, name := range r.Tags {
+			tags[name] = r.Digest
+		}
+	}
+	if !maps.Equal(got, l.listed) || !maps.Equal(tags, l.tags) {
+		rt.Fatalf("runs %v, tags %v; want %v, %v", got, tags, l.listed, l.tags)
+	}
+}
