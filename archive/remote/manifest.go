@@ -36,16 +36,13 @@ func (c *client) getManifest(ctx context.Context, name string) (document, error)
 	op := "read manifest " + name
 	var doc document
 	for n := 0; ; n++ {
-		res, err := c.do(ctx, request{op: op, method: http.MethodGet, url: c.url("/manifests/%s", name), header: acceptManifests, ok: []int{http.StatusOK}})
-		if err != nil {
-			return doc, err
-		}
-		doc, err = readManifest(res)
+		var err error
+		doc, err = c.fetchManifest(ctx, op, name)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, io.ErrUnexpectedEOF) || n+1 >= attempts {
-			return doc, fmt.Errorf("%s: registry %s: %w", op, c.repo.RegistryStr(), err)
+			return doc, err
 		}
 		if err := c.tune.sleep(ctx, pause(n)); err != nil {
 			return doc, err
@@ -57,8 +54,20 @@ func (c *client) getManifest(ctx context.Context, name string) (document, error)
 	return doc, nil
 }
 
-func readManifest(res *http.Response) (document, error) {
+func (c *client) fetchManifest(ctx context.Context, op, name string) (document, error) {
+	res, err := c.do(ctx, request{op: op, method: http.MethodGet, url: c.url("/manifests/%s", name), header: acceptManifests, ok: []int{http.StatusOK}})
+	if err != nil {
+		return document{}, err
+	}
 	defer closeAnswer(res)
+	doc, err := readManifest(res)
+	if err != nil {
+		err = fmt.Errorf("%s: registry %s: %w", op, c.repo.RegistryStr(), err)
+	}
+	return doc, err
+}
+
+func readManifest(res *http.Response) (document, error) {
 	b, err := io.ReadAll(io.LimitReader(res.Body, archive.MaxManifestBytes+1))
 	switch {
 	case err != nil:
@@ -114,22 +123,26 @@ func (c *client) sendManifest(ctx context.Context, name, media string, b []byte,
 	put := request{op: "push manifest " + name, method: http.MethodPut, url: c.url("/manifests/%s", name), header: h,
 		body: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, size: int64(len(b)),
 		ok: []int{http.StatusCreated, http.StatusOK, http.StatusAccepted}}
-	res, err := c.do(ctx, put)
+	err := c.put(ctx, put, schemas.DigestOf(b))
 	// While somebody else uploads one of its blobs again, a registry may not see it
 	// for a moment.
 	for n := 0; err != nil && blobUnknown(err) && n+1 < attempts; n++ {
 		if serr := c.tune.sleep(ctx, pause(n)); serr != nil {
 			return serr
 		}
-		res, err = c.do(ctx, put)
+		err = c.put(ctx, put, schemas.DigestOf(b))
 	}
+	return hintCompat(err)
+}
+
+func (c *client) put(ctx context.Context, r request, want schemas.Digest) error {
+	res, err := c.do(ctx, r)
 	if err != nil {
-		return hintCompat(err)
+		return err
 	}
 	defer closeAnswer(res)
-	want := schemas.DigestOf(b)
 	if got := res.Header.Get("Docker-Content-Digest"); strings.HasPrefix(got, "sha256:") && got != string(want) {
-		return fmt.Errorf("push manifest %s: registry %s stored it as %s", name, c.repo.RegistryStr(), clean(got, nil))
+		return fmt.Errorf("%s: registry %s stored it as %s", r.op, c.repo.RegistryStr(), clean(got, nil))
 	}
 	return nil
 }

@@ -199,6 +199,7 @@ func (c *client) referrersPage(ctx context.Context, subject schemas.Digest, at s
 	if err != nil {
 		return index{}, "", err
 	}
+	defer closeAnswer(res)
 	link, base := res.Header.Get("Link"), res.Request.URL
 	doc, err := readManifest(res)
 	if err != nil {
