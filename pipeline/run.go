@@ -33,7 +33,7 @@ type runner struct {
 	units    map[string]*unitState
 	preimage map[schemas.Digest]bool
 
-	dry         bool              // explain: nothing is written, stored results are not read out
+	dry         bool // explain: nothing is written, stored results are not read out
 	inputCache  func() *inputCache
 	seenSecrets map[string]string // name -> value, of every secret that was given out
 
