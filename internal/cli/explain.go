@@ -47,7 +47,9 @@ func runExplain(c *call) (err error) {
 	if err != nil {
 		return err
 	}
-	list, err := pipeline.Explain(c.ctx, l.options(store, dir, source))
+	opts := l.options(store, dir, source)
+	opts.Rehash = c.Bool("rehash")
+	list, err := pipeline.Explain(c.ctx, opts)
 	if err != nil {
 		return err
 	}

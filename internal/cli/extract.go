@@ -40,7 +40,10 @@ func runExtract(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := run.Extract(c.ctx, dir); err != nil {
+	ctx, done := c.showing()
+	err = run.Extract(ctx, dir)
+	done()
+	if err != nil {
 		return err
 	}
 	abs, err := filepath.Abs(dir)

@@ -29,6 +29,11 @@ func sourceFlag() cli.Flag {
 	return &cli.StringFlag{Name: "source-run", Usage: "the earlier run `REF` that ${source.PATH} reads; it is verified first"}
 }
 
+// rehashFlag distrusts what stat says.
+func rehashFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "rehash", Usage: "read every input and output, also files that look unchanged since they were last read"}
+}
+
 // loaded is a valid experiment with its plan.
 type loaded struct {
 	*experiments.Loaded

@@ -94,7 +94,11 @@ func execute(c *call, l *loaded) (err error) {
 	defer func() { err = errors.Join(err, release()) }()
 	shown := c.progress()
 	opts.Events = shown.event
-	out, err := pipeline.Run(c.ctx, opts)
+	ctx := c.ctx
+	if opts.Rehash = c.Bool("rehash"); opts.Rehash {
+		ctx = archive.WithRehash(ctx)
+	}
+	out, err := pipeline.Run(ctx, opts)
 	shown.close()
 	if err != nil {
 		return runError(c, opts.RunID, err)

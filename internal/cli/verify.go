@@ -52,7 +52,9 @@ func runVerify(c *call) error {
 		if err != nil {
 			return err
 		}
-		verdict, err := ref.Verify(c.ctx)
+		ctx, done := c.showing()
+		verdict, err := ref.Verify(ctx)
+		done()
 		if err != nil {
 			return err
 		}
