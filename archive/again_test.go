@@ -293,8 +293,8 @@ func TestPackIsTar(t *testing.T) {
 	})
 }
 
-// A run's packs are byte for byte what the streaming writer made of the same
-// files, so that stores that were filled by it share them.
+// A pack of text is byte for byte what the streaming writer makes of the same
+// files.
 func TestImageIsStream(t *testing.T) {
 	ctx := context.Background()
 	s := newStore(t)
@@ -351,5 +351,38 @@ func TestProgress(t *testing.T) {
 	}
 	if err := s.Materialize(ctx, doc, "", filepath.Join(t.TempDir(), "out")); err != nil || last.Phase != PhaseExtract || last.Done != size || last.Total != size {
 		t.Errorf("writing ended with %+v, %v, want %d bytes", last, err, size)
+	}
+}
+
+// What looks random does not spoil the code of its neighbours.
+func TestPackKeepsRandomApart(t *testing.T) {
+	ctx := context.Background()
+	sizes := map[bool]int64{}
+	for _, mixed := range []bool{false, true} {
+		s, dir := newStore(t), t.TempDir()
+		random := rand.New(rand.NewChaCha8([32]byte{5}))
+		for i := range 200 {
+			var text []byte
+			for len(text) < 8000 {
+				text = fmt.Appendf(text, "step=%d latency_ms=%.3f\n", random.IntN(1e6), random.Float64()*100)
+			}
+			writeFile(t, filepath.Join(dir, fmt.Sprintf("f%03d", i)), text)
+			if mixed {
+				writeFile(t, filepath.Join(dir, fmt.Sprintf("f%03d-random", i)), []byte(noise(8000, uint64(i))))
+			}
+		}
+		tree, doc := put(t, s, ctx, dir)
+		if err := s.CheckTree(ctx, doc); err != nil {
+			t.Fatal(err)
+		}
+		sizes[mixed] = tree.Blobs[0].Size
+	}
+	if more, random := sizes[true]-sizes[false], int64(200*8000); more > random+random/50+200*100 {
+		t.Errorf("%d random bytes made a pack of %d bytes %d bytes longer", random, sizes[false], more)
+	}
+	for text, want := range map[string]bool{"": false, "a": false, "some text that is text": false, noise(1024, 1): true, noise(100_000, 2): true} {
+		if got := isFlat([]byte(text)); got != want {
+			t.Errorf("%d bytes look random: %t, want %t", len(text), got, want)
+		}
 	}
 }

@@ -99,7 +99,7 @@ func TestZstdBomb(t *testing.T) {
 	ctx := context.Background()
 	s := newStore(t)
 	var z bytes.Buffer
-	enc := newEncoder(&z)
+	enc := newEncoder(encoders, &z)
 	zero := make([]byte, 1<<20)
 	for range 256 {
 		if _, err := enc.Write(zero); err != nil {

@@ -81,7 +81,7 @@ func (s *Store) newPack(media string) (*packWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packWriter{blob: blob, enc: newEncoder(blob), content: sha256.New(), media: media}
+	p := &packWriter{blob: blob, enc: newEncoder(packEncoders, blob), content: sha256.New(), media: media}
 	p.tw = tar.NewWriter(p)
 	return p, nil
 }
@@ -139,7 +139,7 @@ func (p *packWriter) publish() (schemas.Blob, error) {
 		p.blob.abort()
 		return schemas.Blob{}, fmt.Errorf("end pack: %w", err)
 	}
-	encoders.Put(p.enc)
+	packEncoders.Put(p.enc)
 	size := p.blob.size
 	d, err := p.blob.publish()
 	if err != nil {

@@ -164,7 +164,7 @@ func (x *treePut) putPart(ctx context.Context, f *os.File, offset, length, size 
 		d, err := w.publishLater(&x.disk)
 		return schemas.Blob{MediaType: MediaPart, Digest: d, Size: length}, err
 	}
-	content, enc := sha256.New(), newEncoder(w)
+	content, enc := sha256.New(), newEncoder(encoders, w)
 	err = pump(ctx, in, length, append(sinks, enc, content)...)
 	if err = errors.Join(err, enc.Close()); err != nil {
 		return schemas.Blob{}, err
@@ -196,7 +196,7 @@ func (w *blobWriter) fill(ctx context.Context, f *os.File, in *io.SectionReader,
 // and gives a name to size and samples. It reads content only, so equal files are
 // stored alike.
 func sampleFile(f io.ReaderAt, size int64) (squeeze bool, name []byte, err error) {
-	enc := newEncoder(nil)
+	enc := newEncoder(encoders, nil)
 	defer encoders.Put(enc)
 	const sample = 128 << 10
 	var in, out int

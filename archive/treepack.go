@@ -72,7 +72,7 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	key := x.packKey(files)
 	b, ok, err := x.s.caches.stored(x.s, key)
 	if err == nil && !ok {
-		if b, err = x.putImage(p.Bytes()); err == nil {
+		if b, err = x.putImage(p); err == nil {
 			x.s.caches.remember(key, b)
 		}
 	}
@@ -149,11 +149,13 @@ func headerBytes(name string, executable bool, size int64) (int64, error) {
 type packImage struct {
 	bytes.Buffer
 	offsets []int64
+	turns   []int // where files that look random begin or end
+	flat    bool
 }
 
 func (p *packImage) reset() {
 	p.Reset()
-	p.offsets = p.offsets[:0]
+	p.offsets, p.turns, p.flat = p.offsets[:0], p.turns[:0], false
 }
 
 // load reads one file into an image and takes its digest from what was read.
@@ -167,7 +169,7 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
 		return err
 	}
 	defer f.Close()
-	began := time.Now()
+	began, start := time.Now(), p.Len()
 	if err := tar.NewWriter(p).WriteHeader(packHeader(e.Path, e.Executable, e.Size)); err != nil {
 		return fmt.Errorf("store %s: %w", x.src.full(i), err)
 	}
@@ -185,6 +187,9 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
 	}
 	sum := sha256.Sum256(room[:size])
 	p.Write(room[:size])
+	if flat := isFlat(room[:size]); flat != p.flat {
+		p.flat, p.turns = flat, append(p.turns, start)
+	}
 	p.Write(make([]byte, (512-size%512)%512))
 	e.Digest = schemas.DigestFromSum(sum[:])
 	if err := x.settle(i, f, began, sum); err != nil {
@@ -207,19 +212,26 @@ func (x *treePut) settle(i int, f statter, began time.Time, sum statcache.Sum) e
 	return nil
 }
 
-// putImage compresses a pack and lets it be published.
-func (x *treePut) putImage(image []byte) (schemas.Blob, error) {
+// putImage compresses a pack and lets it be published. A block of the compressed
+// stream never holds text and random bytes together: one code would fit neither.
+func (x *treePut) putImage(p *packImage) (schemas.Blob, error) {
 	w, err := x.s.newBlob()
 	if err != nil {
 		return schemas.Blob{}, err
 	}
 	defer w.abort()
-	enc := newEncoder(w)
-	_, err = enc.Write(image)
-	if err = errors.Join(err, enc.Close()); err != nil {
+	image, at := p.Bytes(), 0
+	enc := newEncoder(packEncoders, w)
+	for _, turn := range p.turns {
+		_, werr := enc.Write(image[at:turn])
+		err = errors.Join(err, werr, enc.Flush())
+		at = turn
+	}
+	_, werr := enc.Write(image[at:])
+	if err = errors.Join(err, werr, enc.Close()); err != nil {
 		return schemas.Blob{}, fmt.Errorf("store pack: %w", err)
 	}
-	encoders.Put(enc)
+	packEncoders.Put(enc)
 	size := w.size
 	d, err := w.publishLater(&x.disk)
 	if err != nil {

@@ -8,23 +8,50 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encoders are kept, since each has some megabytes of tables.
-var encoders = sync.Pool{New: func() any {
-	// One goroutine each, so that equal content gives equal bytes.
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault),
-		zstd.WithWindowSize(zstdWindowBytes), zstd.WithEncoderCRC(true))
-	if err != nil {
-		panic(fmt.Sprintf("zstd options: %v", err)) // they are constants
-	}
-	return e
-}}
+// Encoders are kept, since each has some megabytes of tables. Packs are many and
+// small files cost most: they take the fastest level.
+var (
+	encoders     = encoderPool(zstd.SpeedDefault)
+	packEncoders = encoderPool(zstd.SpeedFastest)
+)
+
+func encoderPool(level zstd.EncoderLevel) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		// One goroutine each, so that equal content gives equal bytes.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(level),
+			zstd.WithWindowSize(zstdWindowBytes), zstd.WithEncoderCRC(true))
+		if err != nil {
+			panic(fmt.Sprintf("zstd options: %v", err)) // they are constants
+		}
+		return e
+	}}
+}
 
 // newEncoder compresses what is written to w. After Close it may be put back
-// into encoders.
-func newEncoder(w io.Writer) *zstd.Encoder {
-	e := encoders.Get().(*zstd.Encoder)
+// into the pool it came from.
+func newEncoder(pool *sync.Pool, w io.Writer) *zstd.Encoder {
+	e := pool.Get().(*zstd.Encoder)
 	e.Reset(w)
 	return e
+}
+
+// isFlat says that bytes look random, so that no code is shorter for one than
+// for another. It counts in whole numbers: every machine must agree.
+func isFlat(b []byte) bool {
+	if len(b) < 256 {
+		return false
+	}
+	b = b[:min(len(b), 64<<10)]
+	var counts [256]uint64
+	for _, x := range b {
+		counts[x]++
+	}
+	var squares uint64
+	for _, c := range counts {
+		squares += c * c
+	}
+	n := uint64(len(b))
+	return 256*squares < 2*n*n+256*n
 }
 
 // newDecoder reads hostile input: its memory is bounded, and its callers bound
