@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"assay/schemas"
@@ -342,5 +343,28 @@ func TestTarSource(t *testing.T) {
 	}
 	if checked < 10 {
 		t.Errorf("%d blobs in the tar", checked)
+	}
+}
+
+// `tar -cf s.tar .assay` puts the store into a folder.
+func TestTarWithOneFolderAround(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t)
+	run := sealRun(t, s, "r1", "baseline", smallStages())
+	for prefix, want := range map[string]bool{"store/": true, "a/b/": false} {
+		ref, err := ResolvePath(ctx, writeTar(t, s.Dir(), prefix))
+		if (err == nil) != want || (want && ref.Digest != run) {
+			t.Errorf("%s: %s, %v", prefix, ref.Digest, err)
+		}
+	}
+}
+
+func TestPipesAreNoReferences(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ResolvePath(context.Background(), pipe); err == nil {
+		t.Error("a pipe was taken for a tar")
 	}
 }

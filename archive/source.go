@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
+
+	"assay/internal/durable"
 )
 
 // source gives the files of an OCI image layout by their slash-separated name.
@@ -19,14 +19,11 @@ type source interface {
 type folderSource struct{ dir string }
 
 func (s folderSource) open(name string) (io.ReadCloser, int64, error) {
-	f, err := os.Open(filepath.Join(s.dir, filepath.FromSlash(name)))
+	f, err := durable.OpenRegular(filepath.Join(s.dir, filepath.FromSlash(name)))
 	if err != nil {
 		return nil, 0, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
-	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
@@ -58,7 +55,7 @@ func readBounded(r io.Reader, size, limit int64, name string) ([]byte, error) {
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +63,6 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("no regular file")}
 	}
 	return readBounded(f, info.Size(), limit, path)
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"strings"
+
+	"assay/internal/durable"
 )
 
 // tarSource is a layout in an uncompressed tar, read where it lies.
@@ -17,7 +19,7 @@ type tarSource struct {
 type tarMember struct{ offset, size int64 }
 
 func openTar(path string) (*tarSource, error) {
-	f, err := os.Open(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +39,31 @@ func openTar(path string) (*tarSource, error) {
 		return nil, fmt.Errorf("%s is no tar of an OCI layout (a compressed one must be decompressed first): %w", path, err)
 	}
 	if _, ok := s.files["oci-layout"]; !ok {
+		s.stripFolder()
+	}
+	if _, ok := s.files["oci-layout"]; !ok {
 		return nil, fmt.Errorf("%s is no tar of an OCI layout: it has no oci-layout", path)
 	}
 	return s, nil
+}
+
+// stripFolder takes the one folder off that `tar -cf s.tar DIR` puts everything
+// into; members in several are left as they are.
+func (s *tarSource) stripFolder() {
+	folder, stripped := "", map[string]tarMember{}
+	for name, m := range s.files {
+		first, rest, below := strings.Cut(name, "/")
+		if folder == "" {
+			folder = first
+		}
+		if first != folder {
+			return
+		}
+		if below {
+			stripped[rest] = m
+		}
+	}
+	s.files = stripped
 }
 
 func (s *tarSource) open(name string) (io.ReadCloser, int64, error) {
@@ -47,7 +71,7 @@ func (s *tarSource) open(name string) (io.ReadCloser, int64, error) {
 	if !ok {
 		return nil, 0, &fs.PathError{Op: "open", Path: s.path + ":" + name, Err: fs.ErrNotExist}
 	}
-	f, err := os.Open(s.path)
+	f, err := durable.OpenRegular(s.path)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"assay/internal/durable"
 	"assay/internal/engines/emulated"
 )
 
@@ -77,7 +78,7 @@ func emulateConfig(c *call) (emulated.Config, error) {
 }
 
 func readEmulateConfig(file string) (emulated.Config, error) {
-	f, err := os.Open(file)
+	f, err := durable.OpenRegular(file)
 	if err != nil {
 		return emulated.Config{}, fmt.Errorf("--config: %w", err)
 	}

@@ -10,12 +10,12 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -63,7 +63,7 @@ func (e *SyntaxError) Error() string {
 
 // ReadFile reads the workload at path.
 func ReadFile(path string, opts Options) (Workload, error) {
-	f, err := os.Open(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return Workload{}, fmt.Errorf("workload: %w", err)
 	}
