@@ -39,8 +39,8 @@ func (c *caches) open(s *Store) {
 	_ = c.known.Load()
 }
 
-// save is best effort: a store that can be written to but not its cache, or a
-// full disk, costs the next reader time.
+// save keeps what was learnt. Where a store's cache cannot be written to, the next
+// reader pays; a full or broken disk is an error as everywhere.
 func (c *caches) save() error {
 	err := errors.Join(c.files.Save(), c.known.Save())
 	if readOnly(err) {
