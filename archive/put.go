@@ -107,6 +107,7 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 	for i := range src.found {
 		entries[i] = src.found[i].entry
 	}
+	src.found = nil // many entries are much memory
 	return s.putTreeDoc(entries, blobs)
 }
 

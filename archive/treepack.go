@@ -63,6 +63,11 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	p := packImages.Get().(*packImage)
 	defer packImages.Put(p)
 	p.reset()
+	room := int64(2048)
+	for _, i := range files {
+		room += tarCost(x.src.found[i].entry.Path, x.src.found[i].entry.Size)
+	}
+	p.Grow(int(room)) // once: growing leaves as much behind
 	for _, i := range files {
 		if err := x.load(ctx, p, i); err != nil {
 			return schemas.Blob{}, err
