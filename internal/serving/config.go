@@ -1,0 +1,163 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Policies are the names of the policies.
+var Policies = []string{PolicyServerlessLLM, PolicyServerlessLLMPlus, PolicyAegaeon}
+
+// The policies.
+const (
+	// PolicyServerlessLLM places whole requests, in order of arrival.
+	PolicyServerlessLLM = "serverlessllm"
+	// PolicyServerlessLLMPlus orders batches by estimated time, with oracle lengths.
+	PolicyServerlessLLMPlus = "serverlessllm-plus"
+	// PolicyAegaeon switches models between tokens, prefill and decode apart.
+	PolicyAegaeon = "aegaeon"
+)
+
+// BatchTerm says which batch size enters the decode fit.
+type BatchTerm string
+
+// The batch terms.
+const (
+	// BatchActual is the true batch size.
+	BatchActual BatchTerm = "actual"
+	// BatchArtifact is -1 for every batch, as the published artifact has it.
+	BatchArtifact BatchTerm = "artifact"
+)
+
+// Served is a model that requests name: an alias of a base model.
+type Served struct {
+	Name string
+	Base BaseModel
+	Fit  Fit
+}
+
+// Config describes a serving system. The zero values of the optional fields mean
+// what the published artifact does.
+type Config struct {
+	Device    Device
+	Models    []Served
+	Workers   int
+	Policy    string
+	BatchTerm BatchTerm // default: BatchActual
+	// PrefillWorkers is how many of the workers prefill, under PolicyAegaeon.
+	PrefillWorkers int
+	// BandwidthGBps between host and device; default 16.
+	BandwidthGBps float64
+	// SwitchOverheadMs is added to every switch of models.
+	SwitchOverheadMs int64
+	// PatienceMs is after how long a request without a token fails; default 15,000.
+	PatienceMs int64
+	// TPOTTargetS steers the quotas of PolicyAegaeon; default 0.1.
+	TPOTTargetS float64
+}
+
+const (
+	defaultBandwidth  = 16
+	defaultPatienceMs = 15_000
+	defaultTPOTS      = 0.1
+	maxWorkers        = 10_000
+	maxMs             = int64(1) << 50
+)
+
+func (c Config) withDefaults() Config {
+	if c.BatchTerm == "" {
+		c.BatchTerm = BatchActual
+	}
+	if c.BandwidthGBps == 0 {
+		c.BandwidthGBps = defaultBandwidth
+	}
+	if c.PatienceMs == 0 {
+		c.PatienceMs = defaultPatienceMs
+	}
+	if c.TPOTTargetS == 0 {
+		c.TPOTTargetS = defaultTPOTS
+	}
+	return c
+}
+
+func (c Config) check() error {
+	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
+	switch {
+	case c.Workers < 1 || c.Workers > maxWorkers:
+		return fmt.Errorf("workers = %d: want 1 to %d", c.Workers, maxWorkers)
+	case len(c.Models) == 0:
+		return errors.New("no models to serve")
+	case c.BatchTerm != BatchActual && c.BatchTerm != BatchArtifact:
+		return fmt.Errorf("batch term %q: want %s or %s", c.BatchTerm, BatchActual, BatchArtifact)
+	case !positive(c.BandwidthGBps):
+		return fmt.Errorf("bandwidth of %v GB/s: want more than 0", c.BandwidthGBps)
+	case !positive(c.TPOTTargetS):
+		return fmt.Errorf("tpot target of %v s: want more than 0", c.TPOTTargetS)
+	case c.SwitchOverheadMs < 0 || c.SwitchOverheadMs > maxMs || c.PatienceMs < 0 || c.PatienceMs > maxMs:
+		return fmt.Errorf("switch overhead %d ms and patience %d ms: want 0 or more", c.SwitchOverheadMs, c.PatienceMs)
+	case c.Policy == PolicyAegaeon && (c.PrefillWorkers < 1 || c.PrefillWorkers >= c.Workers):
+		return fmt.Errorf("%d prefill workers of %d: policy %s wants at least one, and one left to decode", c.PrefillWorkers, c.Workers, c.Policy)
+	case c.Policy != PolicyAegaeon && c.PrefillWorkers != 0:
+		return fmt.Errorf("policy %s has no prefill workers: leave them out", c.Policy)
+	}
+	return nil
+}
+
+// model is a served model with what follows from its device.
+type model struct {
+	index    int
+	name     string
+	loadMs   int64
+	loadS    float64
+	capacity int // tokens of KV
+	fit      Fit
+	batch    float64 // the batch term, 0 for the actual one
+}
+
+func (c Config) models() ([]*model, error) {
+	var out []*model
+	for i, s := range c.Models {
+		m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps}
+		if m.capacity < 1 {
+			return nil, fmt.Errorf("model %s of %v GB leaves no room for KV in the %v GB of %s: take another device", s.Name, s.Base.MemoryGB, c.Device.MemoryGB, c.Device.Name)
+		}
+		if !(m.loadS >= 0) || m.loadS > maxLatencyS {
+			return nil, fmt.Errorf("model %s takes %v s to load: want a finite time", s.Name, m.loadS)
+		}
+		m.loadMs = int64(m.loadS * 1000)
+		if c.BatchTerm == BatchArtifact {
+			m.batch = -1
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func unknownPolicy(name string) error {
+	return fmt.Errorf("policy %q: want one of %s", name, strings.Join(Policies, ", "))
+}
+
+// toMs truncates a latency to whole milliseconds, as the artifact does. A fit
+// may go below zero outside of what it was trained on; time does not.
+func toMs(seconds float64) int64 {
+	if !(seconds > 0) {
+		return 0
+	}
+	return int64(min(1000*seconds, float64(maxMs)))
+}
+
+// prefillS is the time of a prefill over contexts with this sum and this sum of squares.
+func (m *model) prefillS(tokens, squares int) float64 {
+	return m.fit.Prefill.At(float64(tokens), float64(squares))
+}
+
+// decodeS is the time of one token for each of n requests with this sum of contexts.
+func (m *model) decodeS(tokens, n int) float64 {
+	b := float64(n)
+	if m.batch != 0 {
+		b = m.batch
+	}
+	return m.fit.Decode.At(float64(tokens), b)
+}

@@ -1,0 +1,293 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// Request is one arrival.
+type Request struct {
+	Index        int // its place in the workload; given back in its outcome
+	Model        int // index in Config.Models
+	AtMs         int64
+	InputTokens  int
+	OutputTokens int
+}
+
+// Outcome is what became of a request.
+type Outcome struct {
+	Request
+	Finished bool
+	// Why it failed, for one that did not finish.
+	Why Failure
+	// EndMs is the time of the last token, or of the failure.
+	EndMs int64
+	// TokensMs are the times of its tokens, valid only during the call that hands
+	// them out.
+	TokensMs []int64
+}
+
+// Failure is the reason of a request that did not finish.
+type Failure string
+
+// The failures.
+const (
+	// FailedPatience: no token within the patience, at a later arrival.
+	FailedPatience Failure = "patience"
+	// FailedCapacity: its KV would not fit into the device even alone.
+	FailedCapacity Failure = "capacity"
+)
+
+// Stats count what happened.
+type Stats struct {
+	Requests         int   `json:"requests"`
+	Finished         int   `json:"finished"`
+	FailedPatience   int   `json:"failed_patience"`
+	FailedCapacity   int   `json:"failed_capacity"`
+	Tokens           int64 `json:"tokens"` // of finished requests
+	ModelSwitches    int64 `json:"model_switches"`
+	PrefillSteps     int64 `json:"prefill_steps"`
+	DecodeSteps      int64 `json:"decode_steps"`
+	Evictions        int64 `json:"evictions"`          // requests that lost their KV
+	EndMs            int64 `json:"end_ms"`             // of the last event
+	LargestKVPercent int   `json:"largest_kv_percent"` // of any device's capacity, in one step
+}
+
+// request is a Request under way.
+type request struct {
+	Request
+	m        *model
+	progress int
+	hasKV    bool
+	done     bool // finished or failed
+	seen     uint64
+	tokens   []int64
+	home     worker // told when the request fails behind its back
+}
+
+func (r *request) context() int { return r.InputTokens + r.progress }
+
+// worker is one device. It has at most one event at a time.
+type worker interface {
+	// fire is called at the time of its event.
+	fire()
+	// hasWork says whether it should be woken.
+	hasWork() bool
+	// lost says that a request in its queue failed.
+	lost()
+	// status is shared by all workers.
+	status() *status
+}
+
+// status is the part of a worker that the system looks at.
+type status struct{ busy bool }
+
+// policy places requests.
+type policy interface {
+	// schedule places r, if there is one, and what else waits for a place.
+	schedule(r *request)
+	workers() []worker
+}
+
+// System is a serving system under simulation.
+type System struct {
+	cfg    Config
+	models []*model
+	clock  Clock
+	events events
+	nowMs  int64
+	policy policy
+	all    []worker
+	// waiting holds, in order of arrival, what may still fail for want of a token.
+	waiting []*request
+	head    int
+	sink    func(Outcome) error
+	err     error // of sink
+	stats   Stats
+	spare   [][]int64
+}
+
+// New makes a system on the virtual clock.
+func New(cfg Config) (*System, error) { return NewOn(Virtual{}, cfg) }
+
+// NewOn makes a system on a clock.
+func NewOn(clock Clock, cfg Config) (*System, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
+	models, err := cfg.models()
+	if err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
+	s := &System{cfg: cfg, models: models, clock: clock}
+	switch cfg.Policy {
+	case PolicyServerlessLLM:
+		s.policy = newSLLM(s)
+	case PolicyServerlessLLMPlus:
+		s.policy = newPlus(s)
+	case PolicyAegaeon:
+		s.policy = newAegaeon(s)
+	default:
+		return nil, fmt.Errorf("serving: %w", unknownPolicy(cfg.Policy))
+	}
+	s.all = s.policy.workers()
+	return s, nil
+}
+
+// cancelEvery is after how many events a simulation looks whether it was cancelled.
+const cancelEvery = 1024
+
+// Run serves the arrivals, which must come in order of time, and hands the outcome
+// of each request out once, in order of its end. At equal times an arrival
+// precedes everything else. A System runs once.
+func (s *System) Run(ctx context.Context, arrivals iter.Seq[Request], sink func(Outcome) error) (Stats, error) {
+	s.sink = sink
+	next, stop := iter.Pull(arrivals)
+	defer stop()
+	r, more := next()
+	_, virtual := s.clock.(Virtual)
+	for n := 0; more || len(s.events.heap) > 0; n++ {
+		arrives := more && (len(s.events.heap) == 0 || r.AtMs <= s.events.heap[0].atMs)
+		at := r.AtMs
+		if !arrives {
+			at = s.events.heap[0].atMs
+		}
+		if !virtual || n%cancelEvery == 0 {
+			if err := s.clock.Until(ctx, at); err != nil {
+				return s.stats, fmt.Errorf("serving: %w", err)
+			}
+		}
+		if arrives {
+			if err := s.arrive(r); err != nil {
+				return s.stats, fmt.Errorf("serving: %w", err)
+			}
+			r, more = next()
+		} else {
+			s.nowMs = at
+			s.events.pop().who.fire()
+		}
+		if s.err != nil {
+			return s.stats, s.err
+		}
+	}
+	s.stats.EndMs = s.nowMs
+	return s.stats, nil
+}
+
+func (s *System) arrive(in Request) error {
+	switch {
+	case in.AtMs < s.nowMs || in.AtMs > maxMs:
+		return fmt.Errorf("request %d arrives at %d ms, after one at %d ms: sort the arrivals", in.Index, in.AtMs, s.nowMs)
+	case in.Model < 0 || in.Model >= len(s.models):
+		return fmt.Errorf("request %d names model %d of %d", in.Index, in.Model, len(s.models))
+	case in.InputTokens < 1 || in.OutputTokens < 1:
+		return fmt.Errorf("request %d has lengths %d and %d: want 1 or more", in.Index, in.InputTokens, in.OutputTokens)
+	}
+	s.nowMs = in.AtMs
+	s.stats.Requests++
+	r := &request{Request: in, m: s.models[in.Model]}
+	if in.InputTokens+in.OutputTokens > r.m.capacity {
+		s.fail(r, FailedCapacity)
+		return nil
+	}
+	s.waiting = append(s.waiting, r)
+	s.reschedule(r)
+	return nil
+}
+
+// reschedule is what happens at every arrival, and when a policy asks for it.
+func (s *System) reschedule(r *request) {
+	s.expire()
+	s.policy.schedule(r)
+	for _, w := range s.all {
+		if st := w.status(); !st.busy && w.hasWork() {
+			st.busy = true
+			s.events.push(s.nowMs, w)
+		}
+	}
+}
+
+// expire fails what has waited too long. A request whose time came once and had
+// a token then needs no second look.
+func (s *System) expire() {
+	for s.head < len(s.waiting) {
+		r := s.waiting[s.head]
+		if s.nowMs-r.AtMs <= s.cfg.PatienceMs {
+			break
+		}
+		s.waiting[s.head] = nil
+		s.head++
+		if !r.done && r.progress == 0 {
+			s.fail(r, FailedPatience)
+			if r.home != nil {
+				r.home.lost()
+			}
+		}
+	}
+	if s.head > 1024 && s.head > len(s.waiting)/2 {
+		n := copy(s.waiting, s.waiting[s.head:])
+		clear(s.waiting[n:])
+		s.waiting, s.head = s.waiting[:n], 0
+	}
+}
+
+func (s *System) fail(r *request, why Failure) {
+	r.done = true
+	if why == FailedPatience {
+		s.stats.FailedPatience++
+	} else {
+		s.stats.FailedCapacity++
+	}
+	s.hand(Outcome{Request: r.Request, Why: why, EndMs: s.nowMs})
+}
+
+// step gives a request tokens at these times, and finishes it at its last one.
+func (s *System) step(r *request, timesMs ...int64) {
+	if r.done {
+		return
+	}
+	if r.tokens == nil {
+		r.tokens = s.tokens(r.OutputTokens)
+	}
+	r.tokens = append(r.tokens, timesMs...)
+	r.progress += len(timesMs)
+	r.hasKV = true
+	if r.progress < r.OutputTokens {
+		return
+	}
+	r.done = true
+	s.stats.Finished++
+	s.stats.Tokens += int64(r.progress)
+	s.hand(Outcome{Request: r.Request, Finished: true, EndMs: r.tokens[r.progress-1], TokensMs: r.tokens})
+	s.spare = append(s.spare, r.tokens[:0])
+	r.tokens = nil
+}
+
+// tokens returns room for n times, used before where possible.
+func (s *System) tokens(n int) []int64 {
+	if k := len(s.spare); k > 0 {
+		t := s.spare[k-1]
+		s.spare = s.spare[:k-1]
+		return t
+	}
+	return make([]int64, 0, n)
+}
+
+func (s *System) hand(o Outcome) {
+	if s.err == nil {
+		s.err = s.sink(o)
+	}
+}
+
+func (s *System) evict(r *request) {
+	if r.hasKV && !r.done {
+		s.stats.Evictions++
+	}
+	r.hasKV = false
+}
+
+func (s *System) noteKV(tokens int, m *model) {
+	s.stats.LargestKVPercent = max(s.stats.LargestKVPercent, tokens*100/m.capacity)
+}
