@@ -68,7 +68,7 @@ func (p *aegaeon) toDecode(r *request) {
 		if w.join(r) {
 			return
 		}
-		if w.live() < fewest.live() {
+		if len(w.batches) < len(fewest.batches) {
 			fewest = w
 		}
 	}
@@ -155,7 +155,9 @@ func (w *prefillWorker) next() {
 	}
 }
 
-// take removes the next request that still waits from the first group.
+// take removes the next request that still waits from the first group. A group
+// that this empties stays until the worker looks again: while the request runs,
+// others of its model may still join it and need no switch.
 func (w *prefillWorker) take() *request {
 	for len(w.groups) > 0 {
 		g := w.groups[0]
@@ -165,21 +167,14 @@ func (w *prefillWorker) take() *request {
 			g.reqs = g.reqs[1:]
 			g.total -= r.context()
 			if !r.done {
-				if len(g.reqs) == 0 {
-					w.drop()
-				}
 				return r
 			}
 		}
-		w.drop()
+		n := copy(w.groups, w.groups[1:])
+		w.groups[n] = nil
+		w.groups = w.groups[:n]
 	}
 	return nil
-}
-
-func (w *prefillWorker) drop() {
-	n := copy(w.groups, w.groups[1:])
-	w.groups[n] = nil
-	w.groups = w.groups[:n]
 }
 
 func (w *prefillWorker) run() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -82,13 +83,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) check() error {
+// Check says what is wrong with everything but the models.
+func (c Config) Check() error {
+	c = c.withDefaults()
 	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 	switch {
+	case !slices.Contains(Policies, c.Policy):
+		return fmt.Errorf("policy %q: want one of %s", c.Policy, strings.Join(Policies, ", "))
 	case c.Workers < 1 || c.Workers > maxWorkers:
 		return fmt.Errorf("workers = %d: want 1 to %d", c.Workers, maxWorkers)
-	case len(c.Models) == 0:
-		return errors.New("no models to serve")
 	case c.BatchTerm != BatchActual && c.BatchTerm != BatchArtifact:
 		return fmt.Errorf("batch term %q: want %s or %s", c.BatchTerm, BatchActual, BatchArtifact)
 	case !positive(c.BandwidthGBps):
@@ -117,6 +120,9 @@ type model struct {
 }
 
 func (c Config) models() ([]*model, error) {
+	if len(c.Models) == 0 {
+		return nil, errors.New("no models to serve")
+	}
 	var out []*model
 	for i, s := range c.Models {
 		m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps}
@@ -133,10 +139,6 @@ func (c Config) models() ([]*model, error) {
 		out = append(out, m)
 	}
 	return out, nil
-}
-
-func unknownPolicy(name string) error {
-	return fmt.Errorf("policy %q: want one of %s", name, strings.Join(Policies, ", "))
 }
 
 // toMs truncates a latency to whole milliseconds, as the artifact does. A fit

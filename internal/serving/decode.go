@@ -49,17 +49,11 @@ type decodeWorker struct {
 
 func (w *decodeWorker) lost() {} // a request here has its first token
 
-func (w *decodeWorker) live() int {
-	n := 0
-	for _, b := range w.batches {
-		if len(b.reqs) > 0 {
-			n++
-		}
-	}
-	return n
+// hasWork says whether any batch has requests left: those that are finished with
+// stay in the list until their round ends.
+func (w *decodeWorker) hasWork() bool {
+	return slices.ContainsFunc(w.batches, func(b *decodeBatch) bool { return len(b.reqs) > 0 })
 }
-
-func (w *decodeWorker) hasWork() bool { return w.live() > 0 }
 
 // join adds a request to a batch that has room for it.
 func (w *decodeWorker) join(r *request) bool {
@@ -149,7 +143,7 @@ func (w *decodeWorker) next() {
 		w.turn++
 	}
 	switch {
-	case w.turn == len(w.batches) && w.live() > 0:
+	case w.turn == len(w.batches) && w.hasWork():
 		w.round()
 	case w.turn == len(w.batches):
 		clear(w.batches)

@@ -114,7 +114,7 @@ func New(cfg Config) (*System, error) { return NewOn(Virtual{}, cfg) }
 // NewOn makes a system on a clock.
 func NewOn(clock Clock, cfg Config) (*System, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 	models, err := cfg.models()
@@ -127,10 +127,8 @@ func NewOn(clock Clock, cfg Config) (*System, error) {
 		s.policy = newSLLM(s)
 	case PolicyServerlessLLMPlus:
 		s.policy = newPlus(s)
-	case PolicyAegaeon:
-		s.policy = newAegaeon(s)
 	default:
-		return nil, fmt.Errorf("serving: %w", unknownPolicy(cfg.Policy))
+		s.policy = newAegaeon(s)
 	}
 	s.all = s.policy.workers()
 	return s, nil
