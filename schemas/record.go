@@ -84,8 +84,12 @@ type RequestRecord struct {
 
 // Chunk is one event that carried generated output.
 type Chunk struct {
-	AtNs  int64 `json:"at_ns"`
-	Bytes int   `json:"bytes"` // of generated text in the event, any channel
+	AtNs int64 `json:"at_ns"`
+	// SinceNs is set where several events came with one stamp: the event arrived
+	// after SinceNs and not after AtNs. Without it AtNs is the event's own.
+	SinceNs *int64 `json:"since_ns,omitempty"`
+
+	Bytes int `json:"bytes"` // of generated text in the event, any channel
 	// Tokens is set only where the service tells how many tokens the event carries.
 	Tokens *int `json:"tokens,omitempty"`
 	// Hidden marks output that a reader does not see as text: reasoning, tool calls.

@@ -73,6 +73,8 @@ type Result struct {
 	Speed          float64            `json:"speed"`
 	Comparable     bool               `json:"comparable"` // false with speed != 1: qos is not comparable
 	Findings       []Finding          `json:"findings"`
+	// Client says how far the client that measured this can be believed.
+	Client *ClientVerdict `json:"client,omitempty"`
 }
 
 // SLO holds the targets in milliseconds.

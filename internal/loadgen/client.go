@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,6 +53,15 @@ type Options struct {
 	MaxConnections int
 	// MaxEventBytes is the largest event accepted.
 	MaxEventBytes int
+	// Pool holds connections made before; nil for none. The caller closes it.
+	Pool *Pool
+	// UserStamps takes every stamp when a read returns, even where the kernel
+	// could tell when the bytes arrived.
+	UserStamps bool
+	// RequestIDs sends each request's id in the header X-Request-Id.
+	RequestIDs bool
+	// Watch is told of the client, so that it can ask it at its end; nil for none.
+	Watch *Watch
 
 	// Anchor is the zero of all stamps, as time.Now returned it (it must carry a
 	// monotonic reading). Zero means now.
@@ -62,6 +70,10 @@ type Options struct {
 	// is not_sent, what is in flight is given a moment to fail by itself.
 	ServiceDone <-chan struct{}
 
+	// Concurrency makes Run a closed loop of this many requests in flight.
+	Concurrency int
+	// MaxInFlight makes requests of Run's open loop wait while this many are in flight.
+	MaxInFlight int
 	// Requests and Progress are for Run only. Progress is called a few times a
 	// second, from the goroutine that calls sink.
 	Requests []Request
@@ -82,12 +94,16 @@ type Client struct {
 	hide     []string // header values that must not reach a text
 	http     *http.Transport
 	inFlight atomic.Int64
+
+	clock      *stampClock
+	keepStamps io.Closer // nil where the kernel does not stamp
+	readLag    histogram
 }
 
 // New checks opts and makes a client; nothing is sent.
 func New(opts Options) (*Client, error) {
 	c := &Client{opts: opts}
-	base, err := baseURL(opts.BaseURL)
+	base, err := checkedURL(opts.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("load client: %w", err)
 	}
@@ -108,7 +124,14 @@ func New(opts Options) (*Client, error) {
 		}
 		c.hide = append(c.hide, secretsOf(values)...)
 	}
+	c.clock = newStampClock(c.opts.Anchor)
+	if !c.opts.UserStamps {
+		c.keepStamps = keepStamping()
+	}
 	c.http = c.transport()
+	if c.opts.Watch != nil {
+		c.opts.Watch.client = c
+	}
 	return c, nil
 }
 
@@ -133,37 +156,20 @@ func (c *Client) defaults() {
 	}
 }
 
-// transport has every limit stated. HTTP/1.1 only: one stream a connection, so
-// that no stream waits behind another.
-func (c *Client) transport() *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	dialer := &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: 15 * time.Second}
-	return &http.Transport{
-		Proxy:                  nil,
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    c.opts.ConnectTimeout,
-		DisableCompression:     true,
-		MaxIdleConns:           c.opts.MaxConnections,
-		MaxIdleConnsPerHost:    c.opts.MaxConnections,
-		MaxConnsPerHost:        0, // would queue requests without a word; inFlight is the limit
-		IdleConnTimeout:        keepAlive,
-		MaxResponseHeaderBytes: 256 << 10,
-		ReadBufferSize:         64 << 10,
-		WriteBufferSize:        64 << 10,
-		Protocols:              protocols,
+// Close closes idle connections. Requests in flight are not touched.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	if c.keepStamps != nil {
+		c.keepStamps.Close()
 	}
 }
-
-// Close closes idle connections. Requests in flight are not touched.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Anchor is the zero of the client's stamps.
 func (c *Client) Anchor() time.Time { return c.opts.Anchor }
 
 func (c *Client) now() int64 { return int64(time.Since(c.opts.Anchor)) }
 
-func baseURL(s string) (string, error) {
+func checkedURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		return "", errors.New("the service's URL cannot be parsed; want http://host:port")

@@ -17,7 +17,6 @@ import (
 
 const (
 	maxErrorBody = 4 << 10
-	readBuffer   = 64 << 10
 	// After [DONE] the connection is only worth this much for its reuse.
 	drainLimit = time.Second
 	drainBytes = 64 << 10
@@ -36,7 +35,7 @@ func (c *Client) newRecord(req Request) schemas.RequestRecord {
 	return schemas.RequestRecord{
 		Schema: schemas.RequestRecordV1, ID: req.ID, Index: req.Index, Model: req.Model, API: c.opts.API,
 		AskedInputTokens: req.InputTokens, AskedOutputTokens: req.OutputTokens, Held: c.opts.Held,
-		StampSource: "user", ScheduledNs: req.AtNs, Chunks: []schemas.Chunk{},
+		StampSource: StampUser, ScheduledNs: req.AtNs, Chunks: []schemas.Chunk{},
 	}
 }
 
@@ -51,13 +50,18 @@ func (c *Client) notSent(rec schemas.RequestRecord, why string) schemas.RequestR
 type hooks struct {
 	got, wrote, firstByte atomic.Int64
 	reused                atomic.Bool
+	fills                 atomic.Pointer[fills] // nil: the connection is not stamped
 }
 
 func (h *hooks) trace(now func() int64) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
+			at := now()
 			h.reused.Store(info.Reused)
-			h.got.CompareAndSwap(0, now())
+			h.got.CompareAndSwap(0, at)
+			if conn, ok := info.Conn.(*stampConn); ok {
+				h.fills.Store(conn.begin(at))
+			}
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
@@ -69,6 +73,13 @@ func (h *hooks) trace(now func() int64) *httptrace.ClientTrace {
 }
 
 func (h *hooks) into(r *schemas.RequestRecord) {
+	if f := h.fills.Load(); f != nil {
+		source, first := f.source()
+		r.StampSource = source
+		if first != 0 {
+			h.firstByte.Store(first)
+		}
+	}
 	for _, s := range []struct {
 		from *atomic.Int64
 		to   **int64
@@ -125,6 +136,9 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	c.setHeaders(req)
+	if c.opts.RequestIDs {
+		req.Header.Set("X-Request-Id", s.rec.ID)
+	}
 	// RoundTrip, not a Client: no redirect, no cookie, no retry.
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
@@ -137,7 +151,7 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 	if f := c.notStream(ctx, resp); f != nil {
 		return f
 	}
-	return c.read(ctx, resp, s, idle)
+	return c.read(ctx, resp, s, h.fills.Load(), idle)
 }
 
 // notStream takes every answer that is not an event stream.
@@ -164,15 +178,23 @@ func (c *Client) notStream(ctx context.Context, resp *http.Response) *fault {
 	return &fault{schemas.OutcomeProtocolError, said}
 }
 
-// read takes the stream to its end.
-func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, idle *time.Timer) *fault {
-	buf := make([]byte, readBuffer)
+// read takes the stream to its end. f tells when its bytes arrived; nil means that
+// only the return of the read does.
+func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, f *fills, idle *time.Timer) *fault {
+	held := bodyBuffers.Get().(*[]byte)
+	defer bodyBuffers.Put(held)
+	buf := *held
+	seen := mark{at: c.now()}
 	for {
 		n, err := resp.Body.Read(buf)
-		now := c.now()
+		if f != nil {
+			seen = f.take()
+		} else {
+			seen = mark{since: seen.at, at: c.now()}
+		}
 		if n > 0 {
 			idle.Reset(c.opts.IdleTimeout)
-			s.feed(buf[:n], now)
+			s.feed(buf[:n], seen)
 		}
 		switch {
 		case s.fault != nil:
@@ -183,7 +205,7 @@ func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, idle 
 			}
 			return nil
 		case errors.Is(err, io.EOF):
-			s.end(now, framed(resp))
+			s.end(seen.at, framed(resp))
 			return nil
 		case err != nil:
 			return classify(ctx, err, true, "reading the stream")

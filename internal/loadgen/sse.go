@@ -90,6 +90,9 @@ func (p *Parser) Rest() (ev Event, ok bool, err error) {
 	return Event{Name: p.name, Data: p.data}, p.hasData, nil
 }
 
+// Pending says whether a part of an event came that is not complete.
+func (p *Parser) Pending() bool { return len(p.line) > 0 || p.hasData }
+
 func (p *Parser) keep(b []byte) error {
 	if len(p.line)+len(p.data)+len(b) > p.limit {
 		return &EventTooLargeError{Limit: p.limit}

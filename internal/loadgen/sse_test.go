@@ -112,7 +112,7 @@ func foldStream(held bool, clean bool, pieces ...[]byte) schemas.RequestRecord {
 	rec := schemas.RequestRecord{API: APIChat, Held: held, AskedOutputTokens: 3, Chunks: []schemas.Chunk{}}
 	s := newStream(&rec, 1<<16)
 	for _, b := range pieces {
-		s.feed(b, 1)
+		s.feed(b, mark{at: 1})
 		if s.fault != nil || s.ended {
 			break
 		}
@@ -122,6 +122,9 @@ func foldStream(held bool, clean bool, pieces ...[]byte) schemas.RequestRecord {
 	}
 	rec.EndNs = 1
 	s.finish(nil)
+	for i := range rec.Chunks {
+		rec.Chunks[i].SinceNs = nil // which events share a read is a matter of the split
+	}
 	return rec
 }
 

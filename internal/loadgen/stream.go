@@ -23,6 +23,7 @@ type stream struct {
 	parser *Parser
 	text   hash.Hash
 	now    int64 // stamp of the read whose events are being taken
+	newest int   // the chunk that the newest event of the read made, -1 for none
 	ended  bool  // [DONE] was seen
 	fault  *fault
 
@@ -39,11 +40,36 @@ func newStream(rec *schemas.RequestRecord, maxEvent int) *stream {
 
 func at(ns int64) *int64 { return &ns }
 
-// feed takes the bytes of one read, all of which arrived at the stamp now.
-func (s *stream) feed(b []byte, now int64) {
-	s.now = now
+// stampLatest moves a stamp of the record's own; it allocates only the first time.
+func stampLatest(to **int64, ns int64) {
+	if *to == nil {
+		*to = new(int64)
+	}
+	**to = ns
+}
+
+// feed takes the bytes of one read. Only what came last has its stamp for certain:
+// every earlier event, and the last if a part of another follows it, lies between
+// the read's two stamps, and its chunk says so.
+func (s *stream) feed(b []byte, m mark) {
+	s.now, s.newest = m.at, -1
+	from := len(s.rec.Chunks)
 	if err := s.parser.Feed(b, s.event); err != nil {
 		s.fail(schemas.OutcomeProtocolError, err.Error())
+	}
+	exact := s.newest
+	if s.parser.Pending() {
+		exact = -1
+	}
+	var since *int64
+	for i := from; i < len(s.rec.Chunks); i++ {
+		if i == exact {
+			continue
+		}
+		if since == nil {
+			since = at(min(m.since, m.at))
+		}
+		s.rec.Chunks[i].SinceNs = since
 	}
 }
 
@@ -55,6 +81,7 @@ func (s *stream) fail(o schemas.Outcome, text string) {
 
 // event takes one event; after the end or a fault nothing counts any more.
 func (s *stream) event(ev Event) error {
+	s.newest = -1
 	if s.ended || s.fault != nil {
 		return nil
 	}
@@ -102,7 +129,7 @@ func (s *stream) token(p *piece) {
 	if r.FirstTokenNs == nil {
 		r.FirstTokenNs = at(s.now)
 	}
-	r.LastTokenNs = at(s.now)
+	stampLatest(&r.LastTokenNs, s.now)
 	if p.visible != "" {
 		if r.FirstVisibleNs == nil {
 			r.FirstVisibleNs = at(s.now)
@@ -114,6 +141,7 @@ func (s *stream) token(p *piece) {
 		c.Tokens = &n
 	}
 	r.Chunks = append(r.Chunks, c)
+	s.newest = len(r.Chunks) - 1
 }
 
 // tokensOf is how many tokens an event carries, if the service tells: by token
@@ -145,7 +173,7 @@ func (s *stream) usage(p *piece) {
 	if p.usage.CompletionTokens != nil {
 		s.usageOutput = p.usage.CompletionTokens
 	}
-	s.rec.UsageNs = at(s.now)
+	stampLatest(&s.rec.UsageNs, s.now)
 }
 
 // end takes what the stream's last bytes left without a blank line. clean says

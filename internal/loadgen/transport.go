@@ -1,0 +1,57 @@
+package loadgen
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+const (
+	// Buffers of a connection. They are kept small: thousands of streams have one
+	// each, and a token event is a few hundred bytes.
+	connReadBuffer  = 8 << 10
+	connWriteBuffer = 4 << 10
+)
+
+// bodyBuffers are what bodies are read into. One is no smaller than a connection's
+// buffer, so that one read takes everything that a receive brought.
+var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, connReadBuffer); return &b }}
+
+// transport has every limit stated. HTTP/1.1 only: one stream a connection, so
+// that no stream waits behind another.
+func (c *Client) transport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            c.dial,
+		TLSHandshakeTimeout:    c.opts.ConnectTimeout,
+		DisableCompression:     true,
+		MaxIdleConns:           c.opts.MaxConnections,
+		MaxIdleConnsPerHost:    c.opts.MaxConnections,
+		MaxConnsPerHost:        0, // would queue requests without a word; inFlight is the limit
+		IdleConnTimeout:        keepAlive,
+		MaxResponseHeaderBytes: 256 << 10,
+		ReadBufferSize:         connReadBuffer,
+		WriteBufferSize:        connWriteBuffer,
+		Protocols:              protocols,
+	}
+}
+
+// dial takes a connection from the pool, else makes one. Under TLS a segment's
+// arrival says nothing of an event's, so those connections are not stamped.
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn := c.opts.Pool.take(addr)
+	if conn == nil {
+		var err error
+		if conn, err = newDialer(c.opts.ConnectTimeout).DialContext(ctx, network, addr); err != nil {
+			return nil, err
+		}
+	}
+	if c.opts.UserStamps || strings.HasPrefix(c.base, "https://") {
+		return conn, nil
+	}
+	return stamped(conn, c.clock, &c.readLag), nil
+}
