@@ -91,6 +91,11 @@ func (c *checker) checkStage(name, at string, t table) {
 	case has && service == "":
 		c.at(at+"/service", "", "service: the name is empty")
 	}
+	if kind == "measure" {
+		if _, err := schemas.MeasureMode(t); err != nil {
+			c.atKey(at, "", "stage %s: %v", name, err)
+		}
+	}
 	if outputs, ok := t["outputs"].(table); ok && kind == "command" {
 		for _, o := range sortedKeys(outputs) {
 			if s, ok := outputs[o].(string); ok && !filepath.IsLocal(s) {

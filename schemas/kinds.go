@@ -8,6 +8,33 @@ func sloField() Field {
 	}}
 }
 
+// WorkloadForms are the file forms that can be told or be named.
+var WorkloadForms = []string{"aegaeon-synth", "aegaeon-requests", "azure", "burstgpt", "mooncake", "bailian", "trace", "sharegpt", "prompts", "text"}
+
+func arrivalFields() []Field {
+	return []Field{
+		{Name: "process", Type: TypeString, Required: true, Enum: []string{"constant", "poisson", "gamma", "on-off", "ramp"}, Doc: "law of the arrivals"},
+		{Name: "rate", Type: TypeFloat, Required: true, Min: bound(0), Max: bound(1e6), Doc: "requests per second; on-off: within a burst; ramp: at its start"},
+		{Name: "shape", Type: TypeFloat, Min: bound(1e-3), Max: bound(1e6), Doc: "gamma: shape of the gaps; 1 is poisson, below it burstier, above it smoother"},
+		{Name: "on", Type: TypeDuration, Doc: "on-off: length of a burst"},
+		{Name: "off", Type: TypeDuration, Doc: "on-off: length of the pause after a burst"},
+		{Name: "off_rate", Type: TypeFloat, Min: bound(0), Max: bound(1e6), Doc: "on-off: rate in the pause; default 0"},
+		{Name: "to_rate", Type: TypeFloat, Min: bound(0), Max: bound(1e6), Doc: "ramp: rate at its end, and from then on"},
+		{Name: "over", Type: TypeDuration, Doc: "ramp: time from rate to to_rate"},
+	}
+}
+
+func lengthField(name, doc string) Field {
+	return Field{Name: name, Type: TypeTable, Doc: doc, Fields: []Field{
+		{Name: "dist", Type: TypeString, Default: "fixed", Enum: []string{"fixed", "uniform", "lognormal"}, Doc: "law of the lengths"},
+		{Name: "tokens", Type: TypeInt, Min: bound(1), Max: bound(1e7), Doc: "fixed: the length"},
+		{Name: "min", Type: TypeInt, Min: bound(1), Max: bound(1e7), Doc: "shortest; lognormal: what is shorter becomes this"},
+		{Name: "max", Type: TypeInt, Min: bound(1), Max: bound(1e7), Doc: "longest; lognormal: what is longer becomes this"},
+		{Name: "mean", Type: TypeFloat, Min: bound(1), Max: bound(1e7), Doc: "lognormal: mean before the limits"},
+		{Name: "sigma", Type: TypeFloat, Min: bound(0), Max: bound(10), Doc: "lognormal: deviation of the logarithm; default 1"},
+	}}
+}
+
 // Kinds describes the stage kinds, by name.
 func Kinds() []KindSpec {
 	return []KindSpec{
@@ -51,12 +78,34 @@ func Kinds() []KindSpec {
 			{Name: "request_timeout", Type: TypeDuration, Default: "5m0s", Doc: "limit of one request"},
 		}},
 		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result"}, Fields: []Field{
-			{Name: "workload", Type: TypePath, Required: true, Doc: "CSV of arrivals, either Aegaeon form"},
+			{Name: "workload", Type: TypePath, Doc: "file of arrivals with lengths; in open loop exactly one of workload and arrival, in other modes its times are not used"},
+			{Name: "prompts", Type: TypePath, Doc: "file of prompts without times, sent as arrival or mode says"},
+			{Name: "workload_form", Type: TypeString, Enum: WorkloadForms, Doc: "form of the file of workload or prompts; default: told from its first lines, except text, which is a prompt a line"},
+			{Name: "arrival", Type: TypeTable, Doc: "generated arrivals in open loop, over all models", Fields: arrivalFields()},
+			{Name: "mode", Type: TypeString, Enum: []string{ModeOpen, ModeClosed, ModeSequential, ModeSwitch}, Doc: "open: at absolute times (the default with arrivals); closed: concurrency; sequential: one at a time; switch: one at a time through every ordered pair of models"},
+			{Name: "requests", Type: TypeInt, Min: bound(1), Max: bound(1e7), Doc: "number of requests; of a workload: the first so many"},
+			{Name: "duration", Type: TypeDuration, Doc: "span of generated arrivals, instead of requests"},
+			{Name: "rounds", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "mode switch: times that each ordered pair is visited"},
+			{Name: "concurrency", Type: TypeInt, Min: bound(1), Max: bound(60000), Doc: "closed loop: requests in flight"},
+			{Name: "max_in_flight", Type: TypeInt, Min: bound(1), Max: bound(60000), Doc: "open loop: most requests in flight; one that is due waits, and queue_ms tells how long"},
+			lengthField("input", "prompt lengths of generated requests, tokens"),
+			lengthField("output", "output lengths of generated requests, and of prompts that state none, tokens"),
+			{Name: "seeds", Type: TypeTable, Doc: "seeds to hold; default of each: the stage's own", Fields: []Field{
+				{Name: "arrival", Type: TypeInt, Min: bound(0), Doc: "of arrival times"},
+				{Name: "assignment", Type: TypeInt, Min: bound(0), Doc: "of models to requests"},
+				{Name: "content", Type: TypeInt, Min: bound(0), Doc: "of lengths and prompts"},
+				{Name: "order", Type: TypeInt, Min: bound(0), Doc: "of prompts and of pairs of models"},
+			}},
+			{Name: "shuffle", Type: TypeBool, Default: false, Doc: "prompts of a file without times in an order drawn from the order seed"},
+			{Name: "max_input", Type: TypeInt, Min: bound(1), Doc: "longest prompt taken from a file, tokens"},
+			{Name: "max_output", Type: TypeInt, Min: bound(1), Doc: "longest output taken from a file, tokens"},
+			{Name: "max_total", Type: TypeInt, Min: bound(2), Doc: "most tokens of prompt and output together, such as the model's limit"},
+			{Name: "over_length", Type: TypeString, Default: "refuse", Enum: []string{"refuse", "drop", "clip"}, Doc: "what becomes of rows over a limit; how many is counted"},
 			{Name: "models", Type: TypeStringList, Doc: "names the service knows, in the order of the workload's models; default: all that it lists, sorted by name"},
 			{Name: "api", Type: TypeString, Default: "completions", Enum: []string{"completions", "chat"}, Doc: "endpoint"},
 			{Name: "speed", Type: TypeFloat, Default: 1.0, Min: bound(1e-6), Max: bound(1e6), Doc: "arrivals are this much faster than written"},
 			{Name: "window", Type: TypeStringList, Doc: "from and to, in the workload's own time: only arrivals in [from, to) are sent"},
-			{Name: "timestamp_unit", Type: TypeString, Default: "s", Enum: []string{"s", "ms"}, Doc: "unit of a bare timestamp column"},
+			{Name: "timestamp_unit", Type: TypeString, Enum: []string{"s", "ms", "us"}, Doc: "unit of bare timestamps; default: the form's own, which for aegaeon-requests is s"},
 			{Name: "ignore_eos", Type: TypeBool, Default: true, Doc: "hold the service to the asked output length, where it can be"},
 			{Name: "request_timeout", Type: TypeDuration, Default: "10m0s", Doc: "limit of one request"},
 			{Name: "idle_timeout", Type: TypeDuration, Default: "2m0s", Doc: "longest silence within a stream"},

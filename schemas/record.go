@@ -49,8 +49,16 @@ type RequestRecord struct {
 	Error      string  `json:"error,omitempty"`
 	HTTPStatus int     `json:"http_status,omitempty"`
 
+	// SwitchFrom is the model that was served just before, in mode switch.
+	SwitchFrom string `json:"switch_from,omitempty"`
+	// Phase is set where the schedule says which phase a request belongs to.
+	Phase string `json:"phase,omitempty" jsonschema:"enum=cold,enum=switch,enum=steady"`
+
 	StampSource string `json:"stamp_source" jsonschema:"enum=kernel,enum=user"`
-	ScheduledNs int64  `json:"scheduled_ns"`
+	// ScheduledNs is the planned time in open loop; in closed loop, when a slot was free.
+	ScheduledNs int64 `json:"scheduled_ns"`
+	// QueuedNs is when a request that was due began to wait for a slot below max_in_flight.
+	QueuedNs *int64 `json:"queued_ns,omitempty"`
 	// DispatchedNs is when the client took the request from the schedule and began to send it.
 	DispatchedNs   *int64 `json:"dispatched_ns,omitempty"`
 	ConnAcquiredNs *int64 `json:"conn_acquired_ns,omitempty"`
@@ -94,29 +102,4 @@ type Chunk struct {
 	Tokens *int `json:"tokens,omitempty"`
 	// Hidden marks output that a reader does not see as text: reasoning, tool calls.
 	Hidden bool `json:"hidden,omitempty"`
-}
-
-// Schedule is the header document of a measure stage's schedule: everything
-// decided before the first request was sent. Its requests follow it, one JSON
-// line each (ScheduledRequest), in the same file.
-type Schedule struct {
-	Schema         string  `json:"schema" jsonschema_extras:"const=assay/schedule/v1"`
-	Arrival        string  `json:"arrival"` // the arrival process: "trace"
-	Speed          float64 `json:"speed"`
-	ContentSeed    uint64  `json:"content_seed"`
-	WorkloadDigest Digest  `json:"workload_digest,omitempty" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
-	WorkloadForm   string  `json:"workload_form"`
-	Requests       int     `json:"requests"`
-}
-
-// ScheduledRequest is one planned request. AtNs counts from the anchor.
-type ScheduledRequest struct {
-	Index        int    `json:"index"`
-	ID           string `json:"id"`
-	AtNs         int64  `json:"at_ns"`
-	Model        string `json:"model"`
-	InputTokens  int    `json:"input_tokens"`
-	OutputTokens int    `json:"output_tokens"`
-	// PromptDigest is the SHA-256 of the request's prompt as it will be sent.
-	PromptDigest Digest `json:"prompt_digest,omitempty"`
 }

@@ -16,32 +16,48 @@ const (
 	APIChat        = "chat"
 )
 
-// Request is one request to send: what the schedule says, which is all that its
-// body is made from.
+// Request is one request to send: what the schedule says, and what its prompt is
+// made from where that is not its index and length.
 type Request struct {
 	schemas.ScheduledRequest
+	// Prompt is a given text, or blocks that requests share.
+	workload.Prompt
 }
 
 // PromptDigest is the SHA-256 of a request's prompt as it will be sent: the JSON
-// of the token id list for completions, the text for chat.
-func PromptDigest(api string, contentSeed uint64, index, inputTokens int) schemas.Digest {
-	if api == APIChat {
-		return schemas.DigestOf([]byte(workload.PromptText(contentSeed, index, inputTokens)))
+// of the token id list for completions, the text for chat and for a given text.
+func PromptDigest(api string, contentSeed uint64, req Request) schemas.Digest {
+	if text, ok := promptText(api, contentSeed, req); ok {
+		return schemas.DigestOf([]byte(text))
 	}
-	return schemas.DigestOf(appendIDs(nil, workload.PromptTokenIDs(contentSeed, index, inputTokens)))
+	return schemas.DigestOf(appendIDs(nil, workload.PromptTokenIDs(contentSeed, req.Index, req.InputTokens, req.Prompt)))
+}
+
+// promptText is false for a prompt that is sent as token ids.
+func promptText(api string, contentSeed uint64, req Request) (string, bool) {
+	switch {
+	case req.Text != "":
+		return req.Text, true
+	case api == APIChat:
+		return workload.PromptText(contentSeed, req.Index, req.InputTokens, req.Prompt), true
+	}
+	return "", false
 }
 
 // body builds a request's body. Keys stand in a fixed order, so equal requests
 // have equal bytes.
 func (c *Client) body(req Request) []byte {
 	b := append([]byte(`{"model":`), mustString(req.Model)...)
-	if c.opts.API == APIChat {
-		text := workload.PromptText(c.opts.ContentSeed, req.Index, req.InputTokens)
+	text, isText := promptText(c.opts.API, c.opts.ContentSeed, req)
+	switch {
+	case c.opts.API == APIChat:
 		b = append(b, `,"messages":[{"role":"user","content":`...)
 		b = append(append(b, mustString(text)...), `}]`...)
-	} else {
+	case isText:
+		b = append(append(b, `,"prompt":`...), mustString(text)...)
+	default:
 		b = append(b, `,"prompt":`...)
-		b = appendIDs(b, workload.PromptTokenIDs(c.opts.ContentSeed, req.Index, req.InputTokens))
+		b = appendIDs(b, workload.PromptTokenIDs(c.opts.ContentSeed, req.Index, req.InputTokens, req.Prompt))
 	}
 	b = append(b, `,"max_tokens":`...)
 	b = strconv.AppendInt(b, int64(req.OutputTokens), 10)

@@ -66,7 +66,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		streamOf(answer(3)...)(w, r)
 	})
 	ids := []any{}
-	for _, id := range workload.PromptTokenIDs(9, 0, 5) {
+	for _, id := range workload.PromptTokenIDs(9, 0, 5, workload.Prompt{}) {
 		ids = append(ids, float64(id))
 	}
 	common := map[string]any{"model": "m", "max_tokens": 3.0, "stream": true, "stream_options": map[string]any{"include_usage": true}, "temperature": 0.0}
@@ -85,7 +85,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}{
 		{Options{Held: true}, seen{path: "/v1/completions", body: with(map[string]any{"prompt": ids, "ignore_eos": true})}},
 		{Options{API: APIChat, Extra: map[string]any{"min_p": 0}}, seen{path: "/v1/chat/completions", body: with(map[string]any{"min_p": 0.0,
-			"messages": []any{map[string]any{"role": "user", "content": workload.PromptText(9, 0, 5)}}})}},
+			"messages": []any{map[string]any{"role": "user", "content": workload.PromptText(9, 0, 5, workload.Prompt{})}}})}},
 		{Options{Headers: http.Header{"authorization": {"Bearer secret-token"}}}, seen{path: "/v1/completions", auth: "Bearer secret-token", body: with(map[string]any{"prompt": ids})}},
 	} {
 		c.opts.BaseURL, c.opts.ContentSeed, c.want.agent = url+"/v1/", 9, "assay"
@@ -107,10 +107,10 @@ func TestPromptDigest(t *testing.T) {
 	if err := json.Unmarshal(c.body(request(4, 3)), &body); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := PromptDigest(APICompletions, 9, 4, 5), schemas.DigestOf(body.Prompt); got != want {
+	if got, want := PromptDigest(APICompletions, 9, request(4, 3)), schemas.DigestOf(body.Prompt); got != want {
 		t.Errorf("digest %s, of the body's prompt %s", got, want)
 	}
-	if PromptDigest(APIChat, 9, 4, 5) != schemas.DigestOf([]byte(workload.PromptText(9, 4, 5))) {
+	if PromptDigest(APIChat, 9, request(4, 3)) != schemas.DigestOf([]byte(workload.PromptText(9, 4, 5, workload.Prompt{}))) {
 		t.Error("chat digest is not that of the text")
 	}
 }

@@ -41,6 +41,11 @@ type prepared struct {
 // ctx ends, requests in flight are cancelled and the rest is not_sent; Run then
 // returns ctx's cause. An error of sink stops the run in the same way and is
 // returned.
+//
+// With opts.Concurrency the load is a closed loop instead: a request is sent as
+// soon as fewer than that many are in flight, in the order given, and its
+// scheduled time is that moment. With opts.MaxInFlight the loop is open, but a
+// request that is due waits until fewer are in flight; its record says since when.
 func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) error) error {
 	if opts.Anchor.IsZero() {
 		opts.Anchor = time.Now().Add(50 * time.Millisecond)
@@ -51,6 +56,9 @@ func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) err
 	}
 	defer c.Close()
 	r := &run{client: c, sink: sink, records: make(chan schemas.RequestRecord, 64)}
+	if n := max(opts.Concurrency, opts.MaxInFlight); n > 0 {
+		r.slots = make(chan struct{}, n)
+	}
 	r.requests = slices.Clone(opts.Requests)
 	slices.SortStableFunc(r.requests, func(a, b Request) int { return int(min(max(a.AtNs-b.AtNs, -1), 1)) })
 	if err := checkRequests(r.requests); err != nil {
@@ -65,7 +73,7 @@ func checkRequests(reqs []Request) error {
 		switch {
 		case seen[q.Index]:
 			return fmt.Errorf("schedule: index %d appears twice", q.Index)
-		case q.AtNs < 0 || q.InputTokens < 1 || q.OutputTokens < 1 || q.Model == "":
+		case q.AtNs < 0 || (q.InputTokens < 1 && q.Text == "") || q.OutputTokens < 1 || q.Model == "":
 			return fmt.Errorf("schedule: request %s (index %d) has no model, or a negative time, or a length below 1", q.ID, q.Index)
 		}
 		seen[q.Index] = true
@@ -80,6 +88,8 @@ type run struct {
 	records  chan schemas.RequestRecord
 	flight   sync.WaitGroup
 	sent     atomic.Int64
+	slots    chan struct{} // one value for each request in flight; nil without a limit
+	freeNs   int64         // when the newest slot was got
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -161,8 +171,8 @@ func (r *run) collect(stop func()) error {
 	}
 }
 
-// dispatch starts each request at its time. It waits for nothing but time and
-// the next body.
+// dispatch starts each request at its turn. Without a limit it waits for nothing
+// but time and the next body.
 func (r *run) dispatch(sending, flight context.Context) {
 	ahead := semaphore.NewWeighted(lookaheadBytes)
 	ready := make(chan prepared, lookaheadRequests)
@@ -171,13 +181,16 @@ func (r *run) dispatch(sending, flight context.Context) {
 	sent := 0
 	for p := range ready {
 		ahead.Release(p.weight)
-		if !r.waitUntil(sending, p.req.AtNs) {
+		rec := r.newRecord(p.req)
+		if !r.turn(sending, &rec) {
 			break
 		}
 		sent++
-		rec := r.client.newRecord(p.req)
 		r.flight.Go(func() {
 			r.client.send(flight, &rec, p.body)
+			if r.slots != nil {
+				<-r.slots
+			}
 			r.records <- rec
 		})
 		r.sent.Add(1)
@@ -190,8 +203,44 @@ func (r *run) dispatch(sending, flight context.Context) {
 		why = "the service ended before it was due"
 	}
 	for _, req := range r.requests[sent:] {
-		r.records <- r.client.notSent(r.client.newRecord(req), why)
+		rec := r.newRecord(req)
+		if r.client.opts.Concurrency > 0 {
+			rec.ScheduledNs = r.client.now() // its turn never came
+		}
+		r.records <- r.client.notSent(rec, why)
 	}
+}
+
+func (r *run) newRecord(req Request) schemas.RequestRecord {
+	rec := r.client.newRecord(req)
+	rec.SwitchFrom, rec.Phase = req.SwitchFrom, req.Phase
+	return rec
+}
+
+// turn returns when a request is to be sent, or earlier with false when ctx ends.
+func (r *run) turn(ctx context.Context, rec *schemas.RequestRecord) bool {
+	if !r.waitUntil(ctx, rec.ScheduledNs) {
+		return false
+	}
+	if r.slots == nil {
+		return true
+	}
+	queued := r.client.now()
+	if rec.ScheduledNs < r.freeNs {
+		queued = rec.ScheduledNs // it came due while the one before it waited
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	r.freeNs = r.client.now()
+	if r.client.opts.Concurrency > 0 {
+		rec.ScheduledNs = r.freeNs
+	} else {
+		rec.QueuedNs = &queued
+	}
+	return true
 }
 
 func (r *run) build(ctx context.Context, ahead *semaphore.Weighted, ready chan<- prepared) {

@@ -94,7 +94,7 @@ func answer(n int) []string {
 }
 
 func request(index, out int) Request {
-	return Request{schemas.ScheduledRequest{Index: index, ID: fmt.Sprintf("r%d", index), Model: "m", InputTokens: 5, OutputTokens: out}}
+	return Request{ScheduledRequest: schemas.ScheduledRequest{Index: index, ID: fmt.Sprintf("r%d", index), Model: "m", InputTokens: 5, OutputTokens: out}}
 }
 
 func newClient(t testing.TB, opts Options) *Client {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -12,16 +13,44 @@ const (
 	TokenIDHigh = 20000
 )
 
+// Prompt is what a prompt is made from where that is not its index and length
+// alone: a given text, or blocks of BlockTokens tokens of which equal ids mean
+// equal content.
+type Prompt struct {
+	Text        string
+	Blocks      []int64
+	BlockTokens int
+}
+
 // PromptTokenIDs returns the n token ids of request index's prompt. Equal
-// arguments give equal ids; other indexes give unrelated ones, so that no two
-// prompts share a prefix worth caching.
-func PromptTokenIDs(seed uint64, index, n int) []int {
-	r := NewRand(seed, "prompt/"+strconv.Itoa(index))
-	ids := make([]int, max(n, 0))
-	for i := range ids {
-		ids[i] = TokenIDLow + r.IntN(TokenIDHigh-TokenIDLow)
+// arguments give equal ids. Without blocks other indexes give unrelated ones, so
+// that no two prompts share a prefix worth caching; with blocks, prompts share
+// what their block ids share, and what no block covers is the index's own.
+func PromptTokenIDs(seed uint64, index, n int, p Prompt) []int {
+	ids := make([]int, 0, max(n, 0))
+	draw := func(r *rand.Rand, k int) {
+		for range k {
+			ids = append(ids, TokenIDLow+r.IntN(TokenIDHigh-TokenIDLow))
+		}
 	}
+	pieces(seed, index, n, p, draw)
 	return ids
+}
+
+// pieces calls draw for each block, and for the rest, with the generator of its
+// content and its number of tokens.
+func pieces(seed uint64, index, n int, p Prompt, draw func(*rand.Rand, int)) {
+	for _, id := range p.Blocks {
+		k := min(n, p.BlockTokens)
+		if k <= 0 {
+			return
+		}
+		draw(NewRand(seed, "block/"+strconv.FormatInt(id, 10)), k)
+		n -= k
+	}
+	if n > 0 {
+		draw(NewRand(seed, "prompt/"+strconv.Itoa(index)), n)
+	}
 }
 
 // Short common words: one token each in the usual vocabularies.
@@ -31,16 +60,18 @@ these would other into has more her two like him see time could no make than fir
 down only way find use may water long little very after words called just where most know get through back much before go good
 new write our used me man too any day same right look think also around another came come work three word must because does part`)
 
-// PromptText returns a prompt of about n tokens of plain words. The true length
-// depends on the tokenizer and is what the service reports.
-func PromptText(seed uint64, index, n int) string {
-	r := NewRand(seed, "prompt/"+strconv.Itoa(index))
+// PromptText returns a prompt of about n tokens of plain words, made as
+// PromptTokenIDs makes ids. The true length depends on the tokenizer and is what
+// the service reports.
+func PromptText(seed uint64, index, n int, p Prompt) string {
 	var b strings.Builder
-	for i := range max(n, 1) {
-		if i > 0 {
-			b.WriteByte(' ')
+	pieces(seed, index, max(n, 1), p, func(r *rand.Rand, k int) {
+		for range k {
+			if b.Len() > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(words[r.IntN(len(words))])
 		}
-		b.WriteString(words[r.IntN(len(words))])
-	}
+	})
 	return b.String()
 }

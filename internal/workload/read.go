@@ -2,9 +2,7 @@ package workload
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"assay/internal/durable"
 	"assay/schemas"
@@ -21,29 +18,41 @@ import (
 
 // Limits of a file and of one row.
 const (
-	DefaultMaxRows  = 10_000_000
-	maxLineBytes    = 16 << 10
-	maxTokens       = 10_000_000
-	maxOffset       = 366 * 24 * time.Hour
-	maxNameBytes    = 1024
-	synthHeader     = "Request Time,Model Name,Input Length,Output Length"
-	requestsHeader  = "request_id,timestamp,input_tokens,output_tokens"
-	purposeAssign   = "workload/assign-models"
-	twoColumnHeader = "Request Time,Model Name"
+	DefaultMaxRows = 10_000_000
+	maxLineBytes   = 16 << 10 // of a table
+	maxJSONBytes   = 16 << 20 // of a line of JSON or of text
+	maxTokens      = 10_000_000
+	maxOffset      = 366 * 24 * time.Hour
+	maxNameBytes   = 1024
+	purposeAssign  = "workload/assign-models"
+)
+
+// What becomes of rows over a length limit.
+const (
+	OverRefuse = "refuse"
+	OverDrop   = "drop"
+	OverClip   = "clip"
 )
 
 // Options say how to read what the file itself does not say.
 type Options struct {
 	// Name stands in errors for the file; ReadFile sets it.
 	Name string
-	// Unit of the bare timestamp column of FormAegaeonRequests: "s" or "ms".
+	// Form of the file; empty: told from its first lines.
+	Form Form
+	// Unit of bare timestamps, "s", "ms" or "us"; empty: the form's own.
 	Unit string
-	// Models are assigned at random, from Seed, to the requests of
-	// FormAegaeonRequests, which names none.
+	// Models are assigned at random, from Seed, to the requests of a form that
+	// names none.
 	Models []string
 	Seed   uint64
 	// MaxRows is the most requests accepted; 0 means DefaultMaxRows.
 	MaxRows int
+	// MaxInput, MaxOutput and MaxTotal limit the tokens of a request, 0 does not;
+	// Over says what becomes of a request beyond one, OverRefuse when empty. A
+	// prompt given as text has no length that could be limited.
+	MaxInput, MaxOutput, MaxTotal int
+	Over                          string
 }
 
 // SyntaxError says what is wrong in a file and where.
@@ -52,6 +61,9 @@ type SyntaxError struct {
 	Line   int
 	Column int // byte in the line, from 1; 0 when the whole line is meant
 	Text   string
+	// Final says that nothing after it can be judged, because the file is not made
+	// of lines.
+	Final bool
 }
 
 func (e *SyntaxError) Error() string {
@@ -74,7 +86,7 @@ func ReadFile(path string, opts Options) (Workload, error) {
 	return Read(f, opts)
 }
 
-// Read reads a workload of either form, row by row. Errors in the content are
+// Read reads a workload of any form, row by row. Errors in the content are
 // *SyntaxError.
 func Read(r io.Reader, opts Options) (Workload, error) {
 	if opts.Name == "" {
@@ -84,219 +96,190 @@ func Read(r io.Reader, opts Options) (Workload, error) {
 		opts.MaxRows = DefaultMaxRows
 	}
 	hash := sha256.New()
-	in := &lines{r: bufio.NewReaderSize(io.TeeReader(r, hash), maxLineBytes), file: opts.Name}
+	in := &lines{r: bufio.NewReaderSize(io.TeeReader(r, hash), maxLineBytes), file: opts.Name, max: maxLineBytes}
 	p := &parser{opts: opts, lines: in, ids: map[string]int{}}
-	w, err := p.read()
-	if err != nil {
+	if err := p.read(); err != nil {
 		return Workload{}, err
 	}
-	w.Digest = schemas.DigestFromSum(hash.Sum(nil))
-	return w, nil
-}
-
-// lines hands out lines without their ends, bounded in length.
-type lines struct {
-	r    *bufio.Reader
-	file string
-	n    int
-}
-
-func (l *lines) next() (string, error) {
-	b, err := l.r.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return "", l.fail(l.n+1, 0, "line is longer than %d bytes; is this a workload CSV?", maxLineBytes)
+	// A reader of values may stop before the end of the file.
+	if _, err := io.Copy(io.Discard, in.r); err != nil {
+		return Workload{}, fmt.Errorf("workload: read %s: %w", opts.Name, err)
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("workload: read %s: %w", l.file, err)
-	}
-	if len(b) == 0 {
-		return "", io.EOF
-	}
-	l.n++
-	if l.n == 1 {
-		b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	}
-	b = bytes.TrimSuffix(b, []byte("\n"))
-	b = bytes.TrimSuffix(b, []byte("\r"))
-	if !utf8.Valid(b) {
-		return "", l.fail(l.n, 0, "not valid UTF-8; save the file as UTF-8")
-	}
-	return string(b), nil
-}
-
-func (l *lines) fail(line, column int, format string, args ...any) error {
-	return &SyntaxError{File: l.file, Line: line, Column: column, Text: fmt.Sprintf(format, args...)}
+	p.w.Digest = schemas.DigestFromSum(hash.Sum(nil))
+	return p.w, nil
 }
 
 type parser struct {
 	opts  Options
 	lines *lines
 	form  Form
+	unit  string
 	rng   *rand.Rand
 	ids   map[string]int // id -> line
+	rows  int
+	last  int64 // time of the newest row
 	w     Workload
 }
 
-func (p *parser) read() (Workload, error) {
-	header, err := p.lines.next()
-	if errors.Is(err, io.EOF) {
-		return Workload{}, p.lines.fail(1, 0, "the file is empty; want the header %q or %q", synthHeader, requestsHeader)
+func (p *parser) read() error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	row, err := p.rowReader()
+	if err != nil {
+		return err
+	}
+	if row == nil {
+		err = p.shareGPT()
+	} else {
+		err = p.eachLine(row)
 	}
 	if err != nil {
-		return Workload{}, err
+		return err
 	}
-	if err := p.header(header); err != nil {
-		return Workload{}, err
+	if len(p.w.Requests) == 0 {
+		left := ""
+		if p.rows > 0 {
+			left = fmt.Sprintf(" (of %d rows, %d were over a limit and %d had no usable request)", p.rows, p.w.Reading.Dropped, p.w.Reading.Failed)
+		}
+		return p.lines.fail(max(p.lines.n, 1), 0, "no request after the header; a workload needs at least one row%s", left)
 	}
-	p.w.Form = p.form
+	p.account()
+	return nil
+}
+
+// eachLine calls row for every line but blank ones, which may stand at the end
+// only, except between texts.
+func (p *parser) eachLine(row func(string) error) error {
 	blank := 0
 	for {
 		line, err := p.lines.next()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil {
-			return Workload{}, err
+			return err
 		}
 		if line == "" {
 			blank = p.lines.n
 			continue
 		}
-		if blank != 0 {
-			return Workload{}, p.lines.fail(blank, 0, "blank line between rows; remove it")
+		if blank != 0 && p.form != FormText {
+			return p.lines.fail(blank, 0, "blank line between rows; remove it")
 		}
-		if err := p.row(line); err != nil {
-			return Workload{}, err
+		if err := row(line); err != nil {
+			return err
 		}
 	}
-	if len(p.w.Requests) == 0 {
-		return Workload{}, p.lines.fail(p.lines.n, 0, "no request after the header; a workload needs at least one row")
-	}
-	return p.w, nil
 }
 
-func (p *parser) header(h string) error {
-	switch h {
-	case synthHeader:
-		p.form = FormAegaeonSynth
-		return nil
-	case requestsHeader:
-		p.form = FormAegaeonRequests
-		return p.requestsOptions()
-	case twoColumnHeader:
-		return p.lines.fail(1, 0, "the two-column form has no lengths; use a file with the header %q", synthHeader)
-	}
-	return p.lines.fail(1, 0, "unknown header %s; want exactly %q or %q", quoted(h), synthHeader, requestsHeader)
-}
-
-func (p *parser) requestsOptions() error {
-	if p.opts.Unit != "s" && p.opts.Unit != "ms" {
-		return p.lines.fail(1, 0, "this form does not say the unit of its timestamps; give \"s\" or \"ms\" (have %q)", p.opts.Unit)
-	}
-	if len(p.opts.Models) == 0 {
-		return p.lines.fail(1, 0, "this form names no models; give the models to assign its requests to")
-	}
-	p.rng = NewRand(p.opts.Seed, purposeAssign)
-	return nil
-}
-
-// field is one cell and the column it starts in.
-type field struct {
-	text string
-	col  int
-}
-
-func (p *parser) fields(line string) ([4]field, error) {
-	var out [4]field
+// add takes one request, in the order of the file, whose time stands in at.
+func (p *parser) add(req Request, at field) error {
 	n := p.lines.n
-	parts := strings.Split(line, ",")
-	if strings.Contains(line, `"`) {
-		rec, err := csv.NewReader(strings.NewReader(line)).Read()
-		if err != nil {
-			return out, p.lines.fail(n, 0, "bad quoting; write plain values separated by commas")
-		}
-		parts = rec
-	}
-	if len(parts) != len(out) {
-		return out, p.lines.fail(n, 0, "%d columns; want 4 as in the header", len(parts))
-	}
-	col := 1
-	for i, s := range parts {
-		out[i] = field{text: s, col: col}
-		col += len(s) + 1
-	}
-	return out, nil
-}
-
-func (p *parser) row(line string) error {
 	if len(p.w.Requests) >= p.opts.MaxRows {
-		return p.lines.fail(p.lines.n, 0, "more than %d requests; cut the file", p.opts.MaxRows)
+		return p.lines.fail(n, 0, "more than %d requests; cut the file", p.opts.MaxRows)
 	}
-	f, err := p.fields(line)
-	if err != nil {
+	if req.ID == "" {
+		// Rows without ids are numbered from 0 as they stand in the file, as the
+		// tools of the published forms do.
+		req.ID = strconv.Itoa(p.rows)
+	}
+	p.rows++
+	if req.AtNs < p.last {
+		return p.lines.fail(n, at.col, "time %s is before the row above; sort the file by time", quoted(at.text))
+	}
+	p.last = req.AtNs
+	if req.Model == "" {
+		// Drawn for every row, kept or not: limits move no other row's model.
+		req.Model = p.opts.Models[p.rng.IntN(len(p.opts.Models))]
+	}
+	keep, err := p.limit(&req)
+	if err != nil || !keep {
 		return err
-	}
-	req, at := Request{}, f[0]
-	if p.form == FormAegaeonSynth {
-		req, err = p.synthRow(f)
-	} else {
-		at = f[1]
-		req, err = p.requestsRow(f)
-	}
-	if err != nil {
-		return err
-	}
-	if req.InputTokens, err = p.length(f[2], "input"); err != nil {
-		return err
-	}
-	if req.OutputTokens, err = p.length(f[3], "output"); err != nil {
-		return err
-	}
-	if k := len(p.w.Requests); k > 0 && req.AtNs < p.w.Requests[k-1].AtNs {
-		return p.lines.fail(p.lines.n, at.col, "time %s is before the row above; sort the file by time", quoted(at.text))
 	}
 	p.w.Requests = append(p.w.Requests, req)
 	return nil
 }
 
-func (p *parser) synthRow(f [4]field) (Request, error) {
-	at, err := parseClock(f[0].text)
-	if err != nil {
-		return Request{}, p.lines.fail(p.lines.n, f[0].col, "time %s: %v; want HH:MM:SS.mmm", quoted(f[0].text), err)
+// limit applies the policy for lengths over a limit; false leaves the row out.
+func (p *parser) limit(r *Request) (bool, error) {
+	o := p.opts
+	in, out := r.InputTokens, r.OutputTokens
+	if o.MaxInput > 0 {
+		in = min(in, o.MaxInput)
 	}
-	model := f[1].text
-	if err := checkName(model); err != nil {
-		return Request{}, p.lines.fail(p.lines.n, f[1].col, "model name %s %v", quoted(model), err)
+	if o.MaxOutput > 0 {
+		out = min(out, o.MaxOutput)
 	}
-	// The published form has no ids; rows are numbered from 0, as its tools do.
-	return Request{ID: strconv.Itoa(len(p.w.Requests)), AtNs: at, Model: model}, nil
+	if o.MaxTotal > 0 && in+out > o.MaxTotal {
+		// The output says how long the request lasts: the prompt is cut first.
+		in = max(o.MaxTotal-out, min(in, 1))
+		out = min(out, o.MaxTotal-in)
+	}
+	if in == r.InputTokens && out == r.OutputTokens {
+		return true, nil
+	}
+	switch o.Over {
+	case OverDrop:
+		p.w.Reading.Dropped++
+		return false, nil
+	case OverClip:
+		p.w.Reading.Clipped++
+		r.InputTokens, r.OutputTokens = in, out
+		return true, nil
+	}
+	return false, p.lines.fail(p.lines.n, 0, "prompt of %d and output of %d tokens are over a limit (max_input %d, max_output %d, max_total %d; 0 is none): raise it, or drop or clip such rows",
+		r.InputTokens, r.OutputTokens, o.MaxInput, o.MaxOutput, o.MaxTotal)
 }
 
-func (p *parser) requestsRow(f [4]field) (Request, error) {
-	id := f[0].text
-	if err := checkName(id); err != nil {
-		return Request{}, p.lines.fail(p.lines.n, f[0].col, "request_id %s %v", quoted(id), err)
+// account sums the reading up in one line for people.
+func (p *parser) account() {
+	r := &p.w.Reading
+	r.Rows, r.Kept = p.rows+r.Failed, len(p.w.Requests)
+	if p.opts.MaxInput+p.opts.MaxOutput+p.opts.MaxTotal > 0 {
+		r.Policy = p.opts.Over
+		if r.Policy == "" {
+			r.Policy = OverRefuse
+		}
 	}
-	if line, dup := p.ids[id]; dup {
-		return Request{}, p.lines.fail(p.lines.n, f[0].col, "request_id %s is already on line %d; ids must be unique", quoted(id), line)
+	how := "told from the file"
+	if p.opts.Form != "" {
+		how = "as named"
 	}
-	p.ids[id] = p.lines.n
-	at, err := parseStamp(f[1].text, p.opts.Unit)
-	if err != nil {
-		return Request{}, p.lines.fail(p.lines.n, f[1].col, "timestamp %s: %v", quoted(f[1].text), err)
+	r.Verdict = fmt.Sprintf("form %s, %s", p.form, how)
+	if !p.form.Timed() {
+		r.Verdict += "; no times"
+		return
 	}
-	return Request{ID: id, AtNs: at, Model: p.opts.Models[p.rng.IntN(len(p.opts.Models))]}, nil
+	switch {
+	case p.unit == "":
+		r.Verdict += "; clock times"
+	case p.opts.Unit != "":
+		r.Verdict += fmt.Sprintf("; times in %s, as named", p.unit)
+	default:
+		r.Verdict += fmt.Sprintf("; times in %s, as the form has them", p.unit)
+	}
+	first, span := p.w.Requests[0].AtNs, time.Duration(p.last)
+	r.Verdict += fmt.Sprintf("; last at %s", span)
+	if d := p.last - first; d > 0 {
+		r.Verdict += fmt.Sprintf(", %.4g requests/s", float64(p.rows-1)/(float64(d)/1e9))
+	}
 }
 
+// length reads a whole number of tokens, at least 1.
 func (p *parser) length(f field, what string) (int, error) {
 	n, err := strconv.Atoi(f.text)
 	if err != nil || f.text[0] == '+' {
 		return 0, p.lines.fail(p.lines.n, f.col, "%s length %s is not a whole number; want 1 or more tokens", what, quoted(f.text))
 	}
+	return n, p.inRange(n, f.col, what)
+}
+
+func (p *parser) inRange(n, col int, what string) error {
 	if n < 1 || n > maxTokens {
-		return 0, p.lines.fail(p.lines.n, f.col, "%s length %d is out of range; want 1 to %d tokens", what, n, maxTokens)
+		return p.lines.fail(p.lines.n, col, "%s length %d is out of range; want 1 to %d tokens", what, n, maxTokens)
 	}
-	return n, nil
+	return nil
 }
 
 func checkName(s string) error {
@@ -375,8 +358,11 @@ func parseStamp(s, unit string) (int64, error) {
 		return 0, errors.New("negative; times count from the start")
 	}
 	scale := float64(time.Second)
-	if unit == "ms" {
+	switch unit {
+	case "ms":
 		scale = float64(time.Millisecond)
+	case "us":
+		scale = float64(time.Microsecond)
 	}
 	if f*scale > float64(maxOffset) {
 		return 0, fmt.Errorf("more than %s in unit %q; check the unit, or make times relative to the start", maxOffset, unit)

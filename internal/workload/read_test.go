@@ -103,7 +103,7 @@ func TestReadRefuses(t *testing.T) {
 		{h + "00:00:01.000,m\x00,1,2\n", Options{}, "control character"},
 		{h + strings.Repeat("x", maxLineBytes+1), Options{}, "w.csv:2: line is longer"},
 		{h + "00:00:01.000,m,1,2\n00:00:01.000,m,1,2\n", Options{MaxRows: 1}, "w.csv:3: more than 1 requests"},
-		{b + "a,0,1,2\n", Options{Models: []string{"m"}}, "does not say the unit"},
+		{b + "a,0,1,2\n", Options{Models: []string{"m"}, Unit: "h"}, "unit of the timestamps"},
 		{b + "a,0,1,2\n", Options{Unit: "s"}, "names no models"},
 		{b + "a,0,1,2\na,1,1,2\n", requests, "w.csv:3:1: request_id \"a\" is already on line 2"},
 		{b + "a,NaN,1,2\n", requests, "w.csv:2:3: timestamp \"NaN\""},

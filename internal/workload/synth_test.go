@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"assay/schemas"
 	"github.com/google/go-cmp/cmp"
+
 	"pgregory.net/rapid"
 )
 
@@ -46,7 +48,7 @@ func TestSynthRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.Digest = ""
+		got.Digest, got.Reading = "", schemas.Reading{}
 		if d := cmp.Diff(w, got); d != "" {
 			t.Fatal(d)
 		}
@@ -132,7 +134,7 @@ func TestWriteCSVRefuses(t *testing.T) {
 }
 
 func TestPrompts(t *testing.T) {
-	a, b := PromptTokenIDs(7, 3, 1000), PromptTokenIDs(7, 3, 1000)
+	a, b := PromptTokenIDs(7, 3, 1000, Prompt{}), PromptTokenIDs(7, 3, 1000, Prompt{})
 	if d := cmp.Diff(a, b); d != "" {
 		t.Error(d)
 	}
@@ -141,10 +143,10 @@ func TestPrompts(t *testing.T) {
 			t.Fatalf("id %d", id)
 		}
 	}
-	if slices.Equal(a[:4], PromptTokenIDs(7, 4, 4)) || slices.Equal(a[:4], PromptTokenIDs(8, 3, 4)) {
+	if slices.Equal(a[:4], PromptTokenIDs(7, 4, 4, Prompt{})) || slices.Equal(a[:4], PromptTokenIDs(8, 3, 4, Prompt{})) {
 		t.Error("another index or seed gives the same prompt")
 	}
-	if n := len(strings.Fields(PromptText(7, 3, 50))); n != 50 {
+	if n := len(strings.Fields(PromptText(7, 3, 50, Prompt{}))); n != 50 {
 		t.Errorf("%d words", n)
 	}
 }
@@ -155,7 +157,7 @@ func TestSubSeedIsFixed(t *testing.T) {
 	if got := SubSeed(42, "prompt/0"); got != 0x745120eac40b2bed {
 		t.Errorf("SubSeed(42, prompt/0) = %#x", got)
 	}
-	if got := PromptTokenIDs(42, 0, 3); !slices.Equal(got, []int{13355, 14217, 9012}) {
-		t.Errorf("PromptTokenIDs(42, 0, 3) = %v", got)
+	if got := PromptTokenIDs(42, 0, 3, Prompt{}); !slices.Equal(got, []int{13355, 14217, 9012}) {
+		t.Errorf("PromptTokenIDs(42, 0, 3, Prompt{}) = %v", got)
 	}
 }

@@ -10,25 +10,16 @@ import (
 	"assay/schemas"
 )
 
-// Form is the file form a workload came in.
-type Form string
-
-// The forms.
-const (
-	// FormAegaeonSynth is the published form of Aegaeon's artifact:
-	// Request Time,Model Name,Input Length,Output Length.
-	FormAegaeonSynth Form = "aegaeon-synth"
-	// FormAegaeonRequests has no model column:
-	// request_id,timestamp,input_tokens,output_tokens.
-	FormAegaeonRequests Form = "aegaeon-requests"
-)
-
 // Workload is a list of arrivals in order of time.
 type Workload struct {
 	Form     Form
 	Requests []Request
 	// Digest is of the file's bytes, empty for one that was never a file.
 	Digest schemas.Digest
+	// BlockTokens is the length of the blocks that Request.Blocks names.
+	BlockTokens int
+	// Reading is the account of the file's reading.
+	Reading schemas.Reading
 }
 
 // Request is one arrival. AtNs counts from the workload's own zero.
@@ -37,7 +28,9 @@ type Request struct {
 	AtNs         int64
 	Model        string
 	InputTokens  int
-	OutputTokens int
+	OutputTokens int // 0: the file does not state it
+	// Prompt holds a given text, or shared blocks; InputTokens is 0 for a text.
+	Prompt
 }
 
 // Models returns the distinct model names, sorted.
@@ -113,8 +106,8 @@ type Mapping struct {
 // models, in the order given; where the service has all of them by name they keep
 // their names. More workload models than service models is an
 // error unless wrap is set; then the service's models are used in turns. A
-// workload of FormAegaeonRequests was assigned when it was read and is only
-// checked.
+// workload of a form that names no models was assigned when it was read and is
+// only checked.
 func (w Workload) AssignModels(service []string, wrap bool) (Workload, []Mapping, error) {
 	if len(service) == 0 {
 		return Workload{}, nil, fmt.Errorf("workload: the service has no models to send requests to")
@@ -127,9 +120,9 @@ func (w Workload) AssignModels(service []string, wrap bool) (Workload, []Mapping
 		switch {
 		case same:
 			to[n] = n // the service has every one of them by name
-		case w.Form == FormAegaeonRequests && slices.Contains(service, n):
+		case w.Form != "" && !w.Form.namesModels() && slices.Contains(service, n):
 			to[n] = n
-		case w.Form == FormAegaeonRequests:
+		case w.Form != "" && !w.Form.namesModels():
 			return Workload{}, nil, fmt.Errorf("workload: model %q was assigned when the file was read, but the service does not have it", n)
 		case i < len(service) || wrap:
 			to[n] = service[i%len(service)]

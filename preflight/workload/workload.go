@@ -19,8 +19,14 @@ const maxFindings = 20
 
 // Options are what the file does not say itself.
 type Options struct {
-	// Unit of a bare timestamp column, "s" or "ms".
+	// Form of the file; empty: told from its first lines.
+	Form string
+	// Unit of bare timestamps, "s", "ms" or "us"; empty: the form's own.
 	Unit string
+	// MaxInput, MaxOutput and MaxTotal limit lengths in tokens, 0 does not; Over
+	// says what becomes of what is longer: only "refuse" makes it a fault.
+	MaxInput, MaxOutput, MaxTotal int
+	Over                          string
 	// ServiceModels are those the requests will go to; nil when not known yet.
 	ServiceModels []string
 }
@@ -48,12 +54,12 @@ func Check(subject, path string, opts Options) []schemas.Finding {
 			return findings // every row was wrong, and each has been named
 		}
 		f := schemas.Finding{ID: "workload.form", Severity: schemas.SeverityError, Subject: subject, File: path, Line: line,
-			Message: fmt.Sprintf("%s:%d: %s", path, line, syntax.Text), Remedy: "correct the line; the two accepted forms are in the documents"}
+			Message: fmt.Sprintf("%s:%d: %s", path, line, syntax.Text), Remedy: "correct the line, or name the form; the accepted forms are in the documents"}
 		if syntax.Column > 0 {
 			f.Column = syntax.Column
 		}
 		findings = append(findings, f)
-		if line <= 1 || bad[line] || len(findings) == maxFindings {
+		if line <= 1 || syntax.Final || bad[line] || len(findings) == maxFindings {
 			return findings
 		}
 		bad[line] = true
@@ -70,7 +76,10 @@ func read(path string, opts Options, bad map[int]bool) (workload.Workload, error
 	if len(assign) == 0 {
 		assign = []string{"any"}
 	}
-	return workload.Read(&skipper{r: f, skip: bad, line: 1}, workload.Options{Name: path, Unit: opts.Unit, Models: assign})
+	return workload.Read(&skipper{r: f, skip: bad, line: 1}, workload.Options{
+		Name: path, Form: workload.Form(opts.Form), Unit: opts.Unit, Models: assign,
+		MaxInput: opts.MaxInput, MaxOutput: opts.MaxOutput, MaxTotal: opts.MaxTotal, Over: opts.Over,
+	})
 }
 
 func models(subject, path string, w workload.Workload, opts Options) schemas.Finding {

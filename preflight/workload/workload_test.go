@@ -35,6 +35,27 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
+// What the measure stage reads is well formed here, and what it refuses is not.
+func TestOtherForms(t *testing.T) {
+	azure := "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5000,10\n2023-11-16 18:15:47,50,10\n"
+	for _, c := range []struct {
+		text string
+		opts Options
+		ok   bool
+	}{
+		{azure, Options{}, true}, {azure, Options{MaxTotal: 4096}, false}, {azure, Options{MaxTotal: 4096, Over: "drop"}, true}, {azure, Options{Form: "burstgpt"}, false},
+		{"{\"timestamp\": 1, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [1]}\n", Options{}, true},
+		{"a prompt\n", Options{Form: "text"}, true}, {"a prompt\n", Options{}, false},
+		{"[{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}]", Options{}, true},
+		{"[\n{\"conversations\": [{\"from\": \"human\", \"value\": 5}]},\n\n{}]", Options{}, false},
+	} {
+		fs := Check("s", write(t, []byte(c.text)), c.opts)
+		if len(fs) != 1 || (fs[0].Severity == schemas.SeverityPass) != c.ok {
+			t.Errorf("%.40q %+v: %+v", c.text, c.opts, fs)
+		}
+	}
+}
+
 func TestEveryBadLineIsNamed(t *testing.T) {
 	path := write(t, []byte(header+
 		"00:00:00.000,a,1,1\n"+

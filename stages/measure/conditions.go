@@ -74,11 +74,27 @@ func modelConditions(c *conditionList, task *pipeline.Task) {
 }
 
 func loadConditions(c *conditionList, task *pipeline.Task, set schemas.Settings, p plan, anchor time.Time) {
-	c.add("arrival_process", p.header.Arrival+": every arrival as the workload has it, in open loop")
-	c.add("arrival_seed", task.Seed)
-	c.add("content_seed", p.header.ContentSeed)
-	c.either("workload_digest", string(p.header.WorkloadDigest), "the workload was never a file")
-	c.add("workload_form", p.header.WorkloadForm)
+	h := p.header
+	c.add("arrival_process", arrivalText(h))
+	c.add("arrival_seed", h.Seeds.Arrival)
+	c.add("assignment_seed", h.Seeds.Assignment)
+	c.add("content_seed", h.Seeds.Content)
+	c.add("order_seed", h.Seeds.Order)
+	c.add("schedule_digest", string(h.RequestsDigest))
+	c.either("workload_digest", string(h.WorkloadDigest), "the requests were generated")
+	c.add("workload_form", h.WorkloadForm)
+	if h.Reading != nil {
+		c.add("workload_reading", *h.Reading)
+	}
+	if h.Process != nil {
+		c.add("arrival_parameters", *h.Process)
+	}
+	if h.Input != nil {
+		c.add("input_lengths", *h.Input)
+	}
+	if h.Output != nil {
+		c.add("output_lengths", *h.Output)
+	}
 	c.add("speed", p.header.Speed)
 	if w := set.List("window"); len(w) == 2 {
 		c.add("window", w)
@@ -91,8 +107,28 @@ func loadConditions(c *conditionList, task *pipeline.Task, set schemas.Settings,
 		mapping[m.From] = m.To
 	}
 	c.add("model_mapping", mapping)
-	c.add("concurrency", fmt.Sprintf("open loop: not limited but by %d connections of the client", set.Int("max_connections")))
+	c.add("concurrency", concurrencyText(h, set.Int("max_connections")))
 	c.add("started_at", anchor.UTC().Format(time.RFC3339Nano))
+}
+
+func arrivalText(h schemas.Schedule) string {
+	switch {
+	case h.Mode != schemas.ModeOpen:
+		return h.Mode + ": a request is sent when another ends"
+	case h.Process != nil:
+		return fmt.Sprintf("%s at %v requests/s, in open loop", h.Process.Process, h.Process.Rate)
+	}
+	return h.Arrival + ": every arrival as the workload has it, in open loop"
+}
+
+func concurrencyText(h schemas.Schedule, connections int) string {
+	switch {
+	case h.Concurrency > 0:
+		return fmt.Sprintf("closed loop: %d in flight", h.Concurrency)
+	case h.MaxInFlight > 0:
+		return fmt.Sprintf("open loop: at most %d in flight, requests beyond wait (queue_ms)", h.MaxInFlight)
+	}
+	return fmt.Sprintf("open loop: not limited but by %d connections of the client", connections)
 }
 
 func lengthConditions(c *conditionList, seen *lengths) {

@@ -55,6 +55,9 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if err := writeSchedule(task, plan); err != nil {
 		return err
 	}
+	if plan.header.Reading != nil {
+		fmt.Fprintf(task.Log, "%s\n", readingText(*plan.header.Reading))
+	}
 	log, err := openLog(task)
 	if err != nil {
 		return err
@@ -72,10 +75,24 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	return verdict(ctx, task, set, res, sent)
 }
 
+func readingText(r schemas.Reading) string {
+	text := fmt.Sprintf("%s; %d of %d rows kept", r.Verdict, r.Kept, r.Rows)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{r.Failed, "without a usable request"}, {r.Dropped, "over a limit, dropped"}, {r.Clipped, "clipped"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	return text
+}
+
 func clientOptions(task *pipeline.Task, set schemas.Settings, plan plan) loadgen.Options {
 	return loadgen.Options{
-		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: task.Seed, Held: set.Bool("ignore_eos"),
-		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: set.Int("max_connections"),
+		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"),
+		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: max(set.Int("max_connections"), plan.header.Concurrency),
+		Concurrency: plan.header.Concurrency, MaxInFlight: plan.header.MaxInFlight,
 		ServiceDone: task.Service.Done, Requests: plan.requests, Anchor: time.Now().Add(anchorLead),
 	}
 }
@@ -181,7 +198,7 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 	}()
 	sent = loadgen.Run(ctx, opts, func(rec schemas.RequestRecord) error {
 		if task.Hide != nil {
-			rec.Error = task.Hide(rec.Error) // a service may answer with what it was sent
+			rec.Error, rec.FinishReason = task.Hide(rec.Error), task.Hide(rec.FinishReason) // a service may answer with what it was sent
 		}
 		return log.Write(rec)
 	})
@@ -200,7 +217,7 @@ func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time
 	defer rd.Close()
 	seen := newLengths()
 	res, err := report.Fold(seen.watch(rd.All()), report.FoldOptions{
-		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: true, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
+		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: plan.header.Mode == schemas.ModeOpen, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
 	})
 	if err != nil {
 		return res, err

@@ -54,7 +54,7 @@ func TestMeasuresTheSynthForm(t *testing.T) {
 		if r.DispatchedNs == nil || *r.DispatchedNs < r.ScheduledNs {
 			t.Errorf("request %s was sent before its time", q.ID)
 		}
-		if want := loadgen.PromptDigest("completions", 42, q.Index, q.InputTokens); q.PromptDigest != want {
+		if want := loadgen.PromptDigest("completions", 42, loadgen.Request{ScheduledRequest: q}); q.PromptDigest != want {
 			t.Errorf("request %s: prompt digest %s, want %s", q.ID, q.PromptDigest, want)
 		}
 		// One millisecond of prefill and of each later token is the least it takes.

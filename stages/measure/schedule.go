@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -23,35 +24,76 @@ type plan struct {
 }
 
 func makePlan(task *pipeline.Task, set schemas.Settings) (plan, error) {
+	mode, err := schemas.MeasureMode(set)
+	if err != nil {
+		return plan{}, err
+	}
 	models, err := serviceModels(task, set)
 	if err != nil {
 		return plan{}, err
 	}
-	w, err := workload.ReadFile(set.Text("workload"), workload.Options{Name: baseName(set.Text("workload")), Unit: set.Text("timestamp_unit"), Models: models, Seed: task.Seed})
-	if err != nil {
-		return plan{}, err
-	}
-	// Models are assigned before the window is cut: two windows of one workload
-	// send a model's requests to the same model.
-	w, mapping, err := w.AssignModels(models, false)
-	if err != nil {
-		return plan{}, err
-	}
-	if w, err = cut(w, set); err != nil {
-		return plan{}, err
-	}
-	p := plan{models: models, mapping: mapping, header: schemas.Schedule{
-		Schema: schemas.ScheduleV1, Arrival: "trace", Speed: set.Float("speed"), ContentSeed: task.Seed,
-		WorkloadDigest: w.Digest, WorkloadForm: string(w.Form), Requests: len(w.Requests),
+	seeds := seedsOf(task.Seed, set.Table("seeds"))
+	p := plan{models: models, header: schemas.Schedule{
+		Schema: schemas.ScheduleV1, Speed: set.Float("speed"), ContentSeed: seeds.Content, Mode: mode, Seeds: &seeds,
 	}}
-	api := set.Text("api")
-	for i, r := range w.Requests {
-		p.requests = append(p.requests, loadgen.Request{ScheduledRequest: schemas.ScheduledRequest{
-			Index: i, ID: r.ID, AtNs: r.AtNs, Model: r.Model, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
-			PromptDigest: loadgen.PromptDigest(api, task.Seed, i, r.InputTokens),
-		}})
+	switch {
+	case set.Has("workload"):
+		err = p.fromWorkload(set)
+	case mode == schemas.ModeSwitch:
+		err = p.switches(set, len(warmups(task)) > 0)
+	case set.Has("prompts"):
+		err = p.fromPrompts(set)
+	default:
+		err = p.generate(set)
 	}
-	return p, nil
+	if err != nil {
+		return plan{}, err
+	}
+	return p, p.seal(set)
+}
+
+// seedsOf are the four seeds: the stage's own unless one is held. Every use draws
+// from a stream of its own, so one number for all makes nothing alike.
+func seedsOf(own uint64, held schemas.Settings) schemas.Seeds {
+	pick := func(key string) uint64 {
+		if held.Has(key) {
+			return uint64(held.Int(key))
+		}
+		return own
+	}
+	return schemas.Seeds{Arrival: pick("arrival"), Assignment: pick("assignment"), Content: pick("content"), Order: pick("order")}
+}
+
+// seal completes the header and hashes what is planned.
+func (p *plan) seal(set schemas.Settings) error {
+	h := &p.header
+	h.Requests, h.MaxInFlight = len(p.requests), set.Int("max_in_flight")
+	switch h.Mode {
+	case schemas.ModeClosed:
+		h.Concurrency = set.Int("concurrency")
+	case schemas.ModeSequential, schemas.ModeSwitch:
+		h.Concurrency = 1
+	}
+	if h.Mode != schemas.ModeOpen {
+		h.Arrival = h.Mode
+		if h.Speed != 1 {
+			return fmt.Errorf("speed %v has no meaning in mode %s, where nothing arrives by itself: leave it out", h.Speed, h.Mode)
+		}
+		for i := range p.requests {
+			p.requests[i].AtNs = 0
+		}
+	}
+	hash := sha256.New()
+	for i := range p.requests {
+		r := &p.requests[i]
+		r.Index = i
+		r.PromptDigest = loadgen.PromptDigest(set.Text("api"), h.ContentSeed, *r)
+		if err := writeLine(hash, r.ScheduledRequest); err != nil {
+			return fmt.Errorf("schedule: request %s: %w", r.ID, err)
+		}
+	}
+	h.RequestsDigest = schemas.DigestFromSum(hash.Sum(nil))
+	return nil
 }
 
 // baseName keeps the folder of the experiment out of errors, which are archived.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"assay/preflight/paths"
@@ -143,26 +144,54 @@ func (c *collector) pathFields(subject string, fields []schemas.Field, config ma
 	}
 }
 
-// measure reads the workloads that exist already, as each trial sees them.
+// measure reads the files of requests that exist already, as each trial sees them
+// and as the stage will read them.
 func (c *collector) measure(name string, def schemas.StageDef) {
-	subject := "stage " + name + ": workload"
 	set := schemas.Settings(def.Config)
-	text := set.Text("workload")
-	for _, t := range c.trials() {
-		p, ok := c.resolve(subject, text, t)
-		if !ok {
+	for _, key := range []string{"workload", "prompts"} {
+		if !set.Has(key) {
 			continue
 		}
-		opts := workload.Options{Unit: "s", ServiceModels: c.models(def, set, t)}
-		if u := set.Text("timestamp_unit"); u != "" {
-			if opts.Unit, ok = c.resolve(subject, u, t); !ok {
+		subject := "stage " + name + ": " + key
+		for _, t := range c.trials() {
+			p, ok := c.resolve(subject, set.Text(key), t)
+			if !ok {
 				continue
 			}
-		}
-		if abs := c.task.Abs(p); c.first(subject, fmt.Sprint(abs, opts)) {
-			c.workload(subject, abs, opts)
+			opts, ok := c.readOptions(subject, set, t)
+			if !ok {
+				continue
+			}
+			opts.ServiceModels = c.models(def, set, t)
+			if abs := c.task.Abs(p); c.first(subject, fmt.Sprint(abs, opts)) {
+				c.workload(subject, abs, opts)
+			}
 		}
 	}
+}
+
+// readOptions are the keys that say how a file is read, resolved.
+func (c *collector) readOptions(subject string, set schemas.Settings, t schemas.Trial) (workload.Options, bool) {
+	known := schemas.Settings{}
+	for _, k := range []string{"workload_form", "timestamp_unit", "max_input", "max_output", "max_total", "over_length"} {
+		text, isText := set[k].(string)
+		if !isText {
+			known[k] = set[k]
+			continue
+		}
+		v, ok := c.resolve(subject, text, t)
+		if !ok {
+			return workload.Options{}, false
+		}
+		known[k] = v
+		if n, err := strconv.Atoi(v); err == nil {
+			known[k] = float64(n)
+		}
+	}
+	return workload.Options{
+		Form: known.Text("workload_form"), Unit: known.Text("timestamp_unit"), MaxInput: known.Int("max_input"), MaxOutput: known.Int("max_output"),
+		MaxTotal: known.Int("max_total"), Over: known.Text("over_length"),
+	}, true
 }
 
 // models are the names that a measure stage will send to, as far as the file
