@@ -8,7 +8,7 @@ func allCommands() []*command {
 		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(),
 		pushCommand(), pullCommand(),
 		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
-		replayCommand(), emulateCommand(),
+		replayCommand(), simulateCommand(), emulateCommand(),
 		schemaCommand(), initCommand(), doctorCommand(), versionCommand(), completionCommand(), workerCommand(),
 	}
 }
