@@ -53,7 +53,6 @@ func pump(ctx context.Context, r io.Reader, length int64, sinks ...io.Writer) er
 		if werr := wait(running); werr != nil {
 			return werr
 		}
-		running = 0
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				err = fmt.Errorf("it ended %d bytes early: %w", left-int64(n), io.ErrUnexpectedEOF)

@@ -107,6 +107,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"expanded nowhere", head + run + "[[claim]]\nname = \"${param.who}\"\nmetric = \"s.x\"\nexpect = 1\ntolerance = 0", `t.toml:14:8: no ${...} is expanded here`},
 		{"claim of no stage", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"n.qos.mean\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: there is no stage "n"`},
 		{"misspelt kind", head + "[stage.m]\nknid = \"measure\"\n", "t.toml:10:8: missing key \"kind\": sort of work\nt.toml:11:1: unknown key \"knid\" (did you mean \"kind\"?)"},
+		{"too many trials", head + run + "[trials]\nrepeat = 5000\n[matrix]\nrate = [1, 2, 3]\n", `t.toml:16:8: the matrix and the repetitions make 15000 trials, more than 10000: cross fewer values, or split the experiment`},
 		{"claim of an unknown metric", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"m.ttft_ms.p59\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: metric: unknown metric "ttft_ms.p59": did you mean "ttft_ms.p50"?`},
 		{"claim of no metric", head + measure + "[[claim]]\nname = \"a\"\nmetric = \"m\"\nexpect = 1\ntolerance = 0", `t.toml:16:10: metric: want STAGE.METRIC.STATISTIC, like replay.qos.mean, got "m"`},
 		{"varies for a run stage", head + run + "scope = \"run\"\nenv = { A = \"${param.rate}\" }\n[matrix]\nrate = [1, 2]", `t.toml:14:13: env: ${param.rate} varies over the matrix, but stage s runs once for all trials`},

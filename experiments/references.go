@@ -66,6 +66,7 @@ func (c *checker) checkReferences() {
 		}
 	}
 	c.checkClaims()
+	c.checkTrials()
 }
 
 func (c *checker) checkNames(kind string, v any, at string) {
@@ -83,6 +84,29 @@ func (c *checker) checkNames(kind string, v any, at string) {
 func (c *checker) checkName(kind, name, at string) {
 	if _, ok := c.sub(kind)[name]; !ok {
 		c.at(at, schemas.Nearest(name, sortedKeys(c.sub(kind))), "there is no %s %q", kind, name)
+	}
+}
+
+// maxTrials bounds what an experiment expands to: every trial is a few nodes, each
+// with a record of its own.
+const maxTrials = 10000
+
+func (c *checker) checkTrials() {
+	trials := 1.0
+	if t := c.sub("trials"); t != nil {
+		if r, ok := t["repeat"].(float64); ok {
+			trials = r
+		}
+	}
+	at := "/trials"
+	for _, name := range sortedKeys(c.sub("matrix")) {
+		if list, ok := c.sub("matrix")[name].([]any); ok && len(list) > 0 {
+			trials *= float64(len(list))
+			at = schemas.Pointer("matrix", name)
+		}
+	}
+	if trials > maxTrials {
+		c.at(at, "", "the matrix and the repetitions make %.6g trials, more than %d: cross fewer values, or split the experiment", trials, maxTrials)
 	}
 }
 

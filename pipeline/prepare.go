@@ -213,23 +213,30 @@ func (e *execution) addUpstream(ctx context.Context) error {
 	return nil
 }
 
-// label names a trial in a key: a path among its parameters is there by content.
-func (e *execution) label(ctx context.Context, t schemas.Trial) (string, error) {
-	params := trialParams(e.Experiment, t.Point)
+// pointByContent is a trial's point with every path in it replaced by the identity
+// of its content.
+func (r *runner) pointByContent(ctx context.Context, t schemas.Trial) (map[string]any, error) {
+	params, point := trialParams(r.Experiment, t.Point), map[string]any{}
 	for name := range t.Point {
+		point[name] = params[name]
 		written, ok := schemas.ParamPath(params[name])
 		if !ok {
 			continue
 		}
-		in, err := hashInput(ctx, "param."+name, "file", e.absParam(name, written), e.inputCache())
+		in, err := hashInput(ctx, "param."+name, "file", r.absParam(name, written), r.inputCache())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		params[name] = in.identity()
+		point[name] = in.identity()
 	}
-	point := map[string]any{}
-	for name := range t.Point {
-		point[name] = params[name]
+	return point, nil
+}
+
+// label names a trial in a key.
+func (r *runner) label(ctx context.Context, t schemas.Trial) (string, error) {
+	point, err := r.pointByContent(ctx, t)
+	if err != nil {
+		return "", err
 	}
 	t.Point = point
 	return trialLabel(t), nil

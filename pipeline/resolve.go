@@ -25,13 +25,13 @@ type resolver struct {
 	used map[string]string
 }
 
-func (v *resolver) lookup(context.Context) func(schemas.Reference) (any, error) {
+func (v *resolver) lookup(ctx context.Context) func(schemas.Reference) (any, error) {
 	return func(ref schemas.Reference) (any, error) {
 		switch ref.Namespace {
 		case schemas.RefParam:
 			return v.param(ref.Names[0])
 		case schemas.RefStage:
-			return v.upstreamPath(ref.Names[0], ref.Names[1])
+			return v.upstreamPath(ctx, ref.Names[0], ref.Names[1])
 		case schemas.RefSource:
 			if v.SourceDir == "" {
 				return nil, fmt.Errorf("needs a source run: name one with --source-run")
@@ -207,13 +207,13 @@ func (v *resolver) upstreamNodes(stage string) []schemas.Node {
 }
 
 // upstreamPath is where an output will lie for this reader.
-func (v *resolver) upstreamPath(stage, output string) (string, error) {
+func (v *resolver) upstreamPath(ctx context.Context, stage, output string) (string, error) {
 	nodes := v.upstreamNodes(stage)
 	if v.dry {
 		return filepath.Join(v.copies.dir, stage, output), nil // where it would lie; it enters no key
 	}
 	if v.node.Scope == schemas.ScopeRun && v.Experiment.Stage[stage].Scope == schemas.ScopeTrial {
-		return v.fanIn(nodes, stage, output)
+		return v.fanIn(ctx, nodes, stage, output)
 	}
 	if len(nodes) != 1 {
 		return "", fmt.Errorf("stage %s has no result for this trial", stage)
@@ -233,7 +233,7 @@ func (v *resolver) outputPath(n schemas.Node, output string) (string, error) {
 
 // fanIn is a folder with the outputs of all trials: an entry named after each
 // trial, and trials.json that says which is which, in plan order.
-func (v *resolver) fanIn(nodes []schemas.Node, stage, output string) (string, error) {
+func (v *resolver) fanIn(ctx context.Context, nodes []schemas.Node, stage, output string) (string, error) {
 	var list []fanEntry
 	for _, n := range nodes {
 		path, err := v.outputPath(n, output)
@@ -242,11 +242,9 @@ func (v *resolver) fanIn(nodes []schemas.Node, stage, output string) (string, er
 		}
 		for _, id := range n.Trials {
 			t := v.trials[id]
-			point := map[string]any{}
-			for name, x := range t.Point {
-				if _, isPath := schemas.ParamPath(trialParams(v.Experiment, t.Point)[name]); !isPath {
-					point[name] = x
-				}
+			point, err := v.pointByContent(ctx, t)
+			if err != nil {
+				return "", err
 			}
 			list = append(list, fanEntry{Trial: id, Point: point, Repetition: t.Repetition, position: t.Position, target: path})
 		}

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,8 +10,6 @@ import (
 
 	"assay/internal/durable"
 	"assay/internal/redact"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // secrets are those given out so far.
@@ -105,32 +102,12 @@ func (r *runner) refuseSecrets(dir string) error {
 	})
 }
 
-// findInFile looks into a file, and into what it holds when it is zstd.
+// findInFile looks into a file, and into what it holds when it is compressed.
 func findInFile(secrets *redact.Secrets, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	mark, err := secrets.Find(f)
-	if err != nil || mark != "" {
-		return mark, err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	in := bufio.NewReader(f)
-	if magic, _ := in.Peek(4); string(magic) != "\x28\xb5\x2f\xfd" {
-		return "", nil
-	}
-	dec, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
-	if err != nil {
-		return "", err
-	}
-	defer dec.Close()
-	mark, err = secrets.Find(dec)
-	if err != nil {
-		return "", nil // not whole zstd: what it holds as bytes has been looked at
-	}
-	return mark, nil
+	return secrets.FindDeep(f)
 }

@@ -28,7 +28,7 @@ type copies struct {
 // fanEntry is one trial's output in such a folder.
 type fanEntry struct {
 	Trial      string         `json:"trial"` // its entry in the folder
-	Point      map[string]any `json:"point"` // without paths: their content is what counts
+	Point      map[string]any `json:"point"` // a path among them by its content
 	Repetition int            `json:"repetition"`
 	position   int
 	target     string

@@ -18,7 +18,7 @@ func explainCommand() *command {
 		name: "explain", args: "FILE [STAGE]", summary: "say of each stage whether it would be reused or run, and why", minArgs: 1, maxArgs: 2,
 		details: "Compares the key of each stage with the most similar earlier record in the\nstore, field by field. Starts nothing and writes nothing.",
 		example: "assay explain quickstart --set rate=4",
-		flags:   append(experimentFlags(), sourceFlag(), plainHTTPFlag()),
+		flags:   append(experimentFlags(), rehashFlag(), sourceFlag(), plainHTTPFlag()),
 		run:     runExplain,
 	}
 }

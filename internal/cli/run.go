@@ -20,7 +20,7 @@ func runCommand() *command {
 		name: "run", args: "FILE", summary: "run an experiment and archive what it gave", minArgs: 1, maxArgs: 2,
 		details: "FILE is an experiment file or the name of a shipped one (quickstart,\naegaeon/replay). The first ^C stops services and seals the run as aborted; the\nsecond ends everything at once. --resume without RUN goes on with the newest\ninterrupted run of the same effective experiment.",
 		example: "assay run quickstart --set rate=4 --tag busy",
-		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(),
+		flags: append(experimentFlags(), rehashFlag(), sourceFlag(), plainHTTPFlag(),
 			&cli.BoolFlag{Name: "preflight-only", Usage: "stop after the checks; archive nothing"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with the interrupted `RUN` (default: the newest)"},
 			&cli.StringFlag{Name: "tag", Usage: "name the run `TAG`"},
@@ -86,6 +86,9 @@ func execute(c *call, l *loaded) (err error) {
 	}
 	if resume != nil {
 		opts.RunID = resume.RunID
+	}
+	if opts.Sealed, err = sealedIn(c.ctx, store); err != nil {
+		return err
 	}
 	release, err := store.Lease(c.ctx, opts.RunID)
 	if err != nil {

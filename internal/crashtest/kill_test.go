@@ -270,3 +270,57 @@ func TestKillAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledTogetherWithItsSupervisors kills assay and every supervisor at once:
+// nobody is left to end the service, so the next run of any experiment does.
+func TestKilledTogetherWithItsSupervisors(t *testing.T) {
+	l := newLab(t, "")
+	const other = "schema = \"assay/experiment/v1\"\nname = \"other\"\n[stage.x]\nkind = \"command\"\nargv = [\"true\"]\n"
+	if err := os.WriteFile(filepath.Join(l.dir, "other.toml"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := l.command(nil, "run", "crash.toml")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for len(l.survivors()) < 2 { // the engine, and its child in a session of its own
+		time.Sleep(time.Millisecond) // the run would end with an error, and the test with it, by its time limit
+	}
+	for _, pid := range append(childrenOf(t, cmd.Process.Pid), cmd.Process.Pid) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait() // it was killed
+	if code, out := l.assay(nil, "run", "other.toml"); code != 0 {
+		t.Fatalf("the next run: exit %d\n%s", code, out)
+	}
+	if left := l.survivors(); len(left) > 0 {
+		t.Errorf("the next run left %v", left)
+	}
+}
+
+// childrenOf lists the children of every thread of a process.
+func childrenOf(t *testing.T, pid int) []int {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err == nil {
+			text += " " + string(b)
+		}
+	}
+	var pids []int
+	seen := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		if n, err := strconv.Atoi(w); err == nil && !seen[w] {
+			seen[w] = true
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}

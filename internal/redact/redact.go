@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -23,14 +24,21 @@ type secret struct {
 	mark  []byte
 }
 
-// New takes value -> mark. Empty values are left out.
+// New takes value -> mark. Empty values are left out. A value is looked for as it
+// is and in the forms that programs write it in: within JSON (once and twice), in
+// a URL, in base64, and on one line.
 func New(marks map[string]string) *Secrets {
 	s := &Secrets{}
-	for value, mark := range marks {
-		if value != "" {
-			s.list = append(s.list, secret{[]byte(value), []byte(mark)})
-			s.first[value[0]] = true
-			s.most = max(s.most, len(value))
+	seen := map[string]bool{}
+	for _, value := range slices.Sorted(maps.Keys(marks)) {
+		for _, form := range forms(value) {
+			if form == "" || seen[form] {
+				continue
+			}
+			seen[form] = true
+			s.list = append(s.list, secret{[]byte(form), []byte(marks[value])})
+			s.first[form[0]] = true
+			s.most = max(s.most, len(form))
 		}
 	}
 	slices.SortFunc(s.list, func(a, b secret) int {

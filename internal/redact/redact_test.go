@@ -2,6 +2,9 @@ package redact
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -61,6 +64,25 @@ func TestFind(t *testing.T) {
 		got, err := s.Find(strings.NewReader(in))
 		if err != nil || got != want {
 			t.Errorf("%d bytes: %q %v, want %q", len(in), got, err, want)
+		}
+	}
+}
+
+func TestFormsThatProgramsWrite(t *testing.T) {
+	value := "s3cr3t\"quote<é\nend"
+	s := New(map[string]string{value: "[x]"})
+	once, err := json.Marshal(map[string]string{"m": "bad token " + value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice, err := json.Marshal(map[string]string{"m": string(once)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(once), string(twice), "q=" + url.QueryEscape(value), "one line " + strings.ReplaceAll(value, "\n", " "), "basic " + base64.StdEncoding.EncodeToString([]byte(value+"zzz"))} {
+		got := s.String(text)
+		if !strings.Contains(got, "[x]") || strings.Contains(got, "s3cr3t") {
+			t.Errorf("%s became %s", text, got)
 		}
 	}
 }

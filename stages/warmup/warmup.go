@@ -154,7 +154,7 @@ func (w *warmup) model(ctx context.Context, model string) (ModelSummary, error) 
 		w.index++
 		ms.Sent++
 		if w.task.Hide != nil {
-			rec.Error = w.task.Hide(rec.Error) // a service may answer with what it was sent
+			rec.Error, rec.FinishReason = w.task.Hide(rec.Error), w.task.Hide(rec.FinishReason) // a service may answer with what it was sent
 		}
 		if err := errors.Join(w.log.Write(rec), w.log.Flush()); err != nil {
 			return ms, &pipeline.InfraError{Op: "write the request log", Err: err}
