@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -35,6 +36,9 @@ func openTar(path string) (*tarSource, error) {
 		s.files[h.Name] = tarMember{at, h.Size}
 		return nil
 	})
+	if errors.Is(err, io.ErrUnexpectedEOF) && len(s.files) > 0 {
+		err = nil // it was cut: what is missing or short is found by its digest
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s is no tar of an OCI layout (a compressed one must be decompressed first): %w", path, err)
 	}
