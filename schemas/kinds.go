@@ -97,6 +97,8 @@ func Kinds() []KindSpec {
 				{Name: "order", Type: TypeInt, Min: bound(0), Doc: "of prompts and of pairs of models"},
 			}},
 			{Name: "shuffle", Type: TypeBool, Default: false, Doc: "prompts of a file without times in an order drawn from the order seed"},
+			{Name: "warmup", Type: TypeDuration, Doc: "beginning of the run that is not in the steady window; with neither this nor drain the window is detected"},
+			{Name: "drain", Type: TypeDuration, Doc: "end of the run, up to its last answer, that is not in the steady window"},
 			{Name: "max_input", Type: TypeInt, Min: bound(1), Doc: "longest prompt taken from a file, tokens"},
 			{Name: "max_output", Type: TypeInt, Min: bound(1), Doc: "longest output taken from a file, tokens"},
 			{Name: "max_total", Type: TypeInt, Min: bound(2), Doc: "most tokens of prompt and output together, such as the model's limit"},

@@ -69,10 +69,14 @@ type Result struct {
 	Metrics        map[string]Summary `json:"metrics"` // distributions: ttft_ms, tpot_ms, ...; pooled over requests
 	Values         map[string]Value   `json:"values"`  // single numbers: requests_per_s, makespan_s, ...
 	Models         []ModelResult      `json:"models"`
-	SLO            *SLO               `json:"slo,omitempty"`
-	Speed          float64            `json:"speed"`
-	Comparable     bool               `json:"comparable"` // false with speed != 1: qos is not comparable
-	Findings       []Finding          `json:"findings"`
+	// Steady is the steady window beside the full run, which everything above is over.
+	Steady *WindowResult `json:"steady,omitempty"`
+	// Phases are requests that the schedule assigned to a phase, kept apart.
+	Phases     []PhaseResult `json:"phases,omitempty"`
+	SLO        *SLO          `json:"slo,omitempty"`
+	Speed      float64       `json:"speed"`
+	Comparable bool          `json:"comparable"` // false with speed != 1: qos is not comparable
+	Findings   []Finding     `json:"findings"`
 	// Client says how far the client that measured this can be believed.
 	Client *ClientVerdict `json:"client,omitempty"`
 }
@@ -104,7 +108,9 @@ type Summary struct {
 	Min         *float64     `json:"min,omitempty"`
 	Max         *float64     `json:"max,omitempty"`
 	Percentiles []Percentile `json:"percentiles"`
-	Note        string       `json:"note,omitempty"`
+	// Confidence of the percentiles' intervals, 0.95; absent when none has one.
+	Confidence float64 `json:"confidence,omitempty"`
+	Note       string  `json:"note,omitempty"`
 }
 
 // Percentile of a distribution, type 7.
@@ -115,6 +121,12 @@ type Percentile struct {
 	Above *float64 `json:"above,omitempty"`
 	// Few marks a percentile whose sample floor at 99 % confidence is not met.
 	Few bool `json:"few,omitempty"`
+	// Low and High are the order statistics that hold the percentile between them
+	// at the summary's confidence, for independent samples; absent where there are
+	// too few. HighAbove is set instead of High when it is a censored sample.
+	Low       *float64 `json:"low,omitempty"`
+	High      *float64 `json:"high,omitempty"`
+	HighAbove *float64 `json:"high_above,omitempty"`
 }
 
 // Value is one number, or the reason there is none.
@@ -130,6 +142,31 @@ type ModelResult struct {
 	Model   string             `json:"model"`
 	Counts  Counts             `json:"counts"`
 	Metrics map[string]Summary `json:"metrics"`
+}
+
+// WindowResult is the part of a result that lies in a window of the run. A request
+// belongs to it by its scheduled time, a completion and a token by their own.
+type WindowResult struct {
+	// Source says where the window comes from: a drift test on requests in flight
+	// and TTFT, or the stage's warmup and drain.
+	Source string `json:"source" jsonschema:"enum=detected,enum=declared"`
+	// Unknown says why there is no such window; the rest is then empty.
+	Unknown string             `json:"unknown,omitempty"`
+	FromNs  int64              `json:"from_ns"`
+	ToNs    int64              `json:"to_ns"`
+	Counts  Counts             `json:"counts"`
+	Metrics map[string]Summary `json:"metrics"`
+	Values  map[string]Value   `json:"values"`
+}
+
+// PhaseResult is the part of a result that belongs to one phase, or to one ordered
+// pair of models within the phase switch.
+type PhaseResult struct {
+	Phase      string             `json:"phase" jsonschema:"enum=cold,enum=switch,enum=steady"`
+	SwitchFrom string             `json:"switch_from,omitempty"`
+	Model      string             `json:"model,omitempty"`
+	Counts     Counts             `json:"counts"`
+	Metrics    map[string]Summary `json:"metrics"`
 }
 
 // Condition is one circumstance a result was obtained under.

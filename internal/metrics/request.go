@@ -49,6 +49,12 @@ func SendLagMs(r *schemas.RequestRecord) (float64, bool) {
 	return between(&r.ScheduledNs, r.DispatchedNs)
 }
 
+// QueueMs is dispatched - queued: what a cap on requests in flight made a request
+// that was due wait. It is part of the send lag. There is none without a cap.
+func QueueMs(r *schemas.RequestRecord) (float64, bool) {
+	return between(r.QueuedNs, r.DispatchedNs)
+}
+
 // TPOTMs is (last_token - first_token) / (n - n1), with n output tokens and n1
 // tokens in the first token event. It is undefined if n = n1.
 func TPOTMs(r *schemas.RequestRecord) (float64, bool) {

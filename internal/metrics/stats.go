@@ -91,6 +91,8 @@ type Samples struct {
 	// Limits are censored samples: each is known only to exceed its limit. They
 	// rank above every value, in ascending order.
 	Limits []float64
+	// Dependent samples (gaps of one request) get no confidence interval.
+	Dependent bool
 
 	sorted bool
 }

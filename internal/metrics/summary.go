@@ -7,7 +7,7 @@ var Percentiles = []float64{50, 90, 95, 99}
 
 // Summarize describes samples: count, mean, deviation and range over the known
 // values, percentiles over all, censored ones included. Percentiles whose sample
-// floor is not met are marked.
+// floor is not met are marked; beside each stands its interval, where it has one.
 func Summarize(unit string, s *Samples) schemas.Summary {
 	s.Sort()
 	out := schemas.Summary{Unit: unit, N: len(s.Values), Censored: len(s.Limits), Percentiles: []schemas.Percentile{}}
@@ -24,6 +24,10 @@ func Summarize(unit string, s *Samples) schemas.Summary {
 			row.Above = &v
 		} else if ok {
 			row.Value = &v
+		}
+		row.Low, row.High, row.HighAbove = s.Interval(p)
+		if row.Low != nil || row.High != nil || row.HighAbove != nil {
+			out.Confidence = Confidence
 		}
 		out.Percentiles = append(out.Percentiles, row)
 	}

@@ -9,7 +9,7 @@ import (
 var distributions = []struct{ name, unit string }{
 	{"ttft_ms", "ms"}, {"ttft_visible_ms", "ms"}, {"ttft_from_schedule_ms", "ms"},
 	{"tpot_ms", "ms"}, {"itl_chunk_ms", "ms"}, {"itl_token_ms", "ms"}, {"max_gap_ms", "ms"},
-	{"e2e_ms", "ms"}, {"e2e_from_schedule_ms", "ms"}, {"send_lag_ms", "ms"}, {"qos", "ratio"},
+	{"e2e_ms", "ms"}, {"e2e_from_schedule_ms", "ms"}, {"send_lag_ms", "ms"}, {"queue_ms", "ms"}, {"qos", "ratio"},
 }
 
 // sample takes every sample of one record. A request that failed before the event
@@ -28,6 +28,7 @@ func (g *group) sample(r *schemas.RequestRecord) {
 	g.latency("e2e_ms", metrics.E2EMs, r, failed, fromDispatch)
 	g.latency("e2e_from_schedule_ms", metrics.E2EFromScheduleMs, r, failed, fromSchedule)
 	g.latency("send_lag_ms", metrics.SendLagMs, r, false, 0)
+	g.latency("queue_ms", metrics.QueueMs, r, false, 0)
 	g.pace(r, failed)
 }
 
@@ -79,6 +80,8 @@ func (g *group) summaries(opts FoldOptions) map[string]schemas.Summary {
 		switch {
 		case d.name == "qos" && opts.SLO == nil:
 			s.Note = "no slo was given"
+		case d.name == "queue_ms" && s.N == 0:
+			s.Note = "no cap on the requests in flight made any wait"
 		case d.name == "itl_token_ms" && s.N == 0:
 			s.Note = "the service does not tell how many tokens its events carry"
 		}

@@ -22,14 +22,15 @@ func (f *fold) addNotes(r *schemas.RequestRecord) {
 			n.disagree++
 		}
 	}
-	if r.InputTokensSource == "usage" && r.InputTokens != nil && *r.InputTokens != r.AskedInputTokens {
+	if r.AskedInputTokens > 0 && r.InputTokensSource == "usage" && r.InputTokens != nil && *r.InputTokens != r.AskedInputTokens {
 		n.inputDiffers++
 	}
 	if !r.Held && r.Outcome == schemas.OutcomeOK && r.OutputTokens != nil && *r.OutputTokens != r.AskedOutputTokens {
 		n.outputDiffers++
 	}
-	if lag, ok := metrics.SendLagMs(r); ok && lag > lateSendMs {
-		n.lateSend++
+	queued, _ := metrics.QueueMs(r)
+	if lag, ok := metrics.SendLagMs(r); ok && lag-queued > lateSendMs {
+		n.lateSend++ // what a cap made it wait is not this client's lateness
 	}
 }
 
@@ -57,6 +58,8 @@ func (f *fold) findings(res schemas.Result) []schemas.Finding {
 		"%d of %d requests failed: %s%s", c.Issued-c.OK, c.Issued, outcomeList(c), f.survivorNote(res))
 	add(n.qosUndefined > 0, "result.qos-undefined", schemas.SeverityWarning, "",
 		"qos is undefined for %d requests, whose last token came at their arrival time: they are left out of its mean", n.qosUndefined)
+	add(f.opts.Course != nil && f.opts.Course.Drifts, "result.not-steady", schemas.SeverityWarning, "offer less or measure longer, or say which part is steady with warmup and drain",
+		"requests in flight or TTFT drift until the last send: the run never became steady, and its percentiles depend on its length")
 	add(n.estimated > 0, "result.tokens-estimated", schemas.SeverityWarning, "use a service that streams token ids or usage with every event",
 		"for %d requests the service did not tell how many tokens each event carried: they were spread evenly over the events", n.estimated)
 	add(n.disagree > 0, "result.tokens-disagree", schemas.SeverityWarning, "usage is used; check the service's counting",

@@ -25,6 +25,9 @@ type FoldOptions struct {
 	Expected int
 	// Subject names the stage in findings.
 	Subject string
+	// Course is what Look found in the same records; without it there is no steady
+	// window and no peak.
+	Course *Course
 }
 
 // Records iterates over records in memory.
@@ -48,7 +51,14 @@ func Fold(records iter.Seq2[schemas.RequestRecord, error], opts FoldOptions) (sc
 	if err := checkOptions(opts); err != nil {
 		return schemas.Result{}, fmt.Errorf("fold: %w", err)
 	}
-	f := &fold{opts: opts, all: newGroup(), models: map[string]*group{}, seen: map[int]bool{}}
+	f := &fold{opts: opts, all: newGroup(), models: map[string]*group{}, seen: map[int]bool{}, phases: map[phaseKey]*group{}}
+	if c := opts.Course; c != nil {
+		f.full = newSpan(c.Full)
+		if c.Unknown == "" {
+			f.steady = newSpan(c.Steady)
+			f.steadyGroup = newGroup()
+		}
+	}
 	for rec, err := range records {
 		if err != nil {
 			return schemas.Result{}, fmt.Errorf("fold: %w", err)
@@ -87,6 +97,10 @@ type fold struct {
 	dispatched []int64
 	stamps     map[string]bool
 	notes      tally
+
+	full, steady *span // nil without a course
+	steadyGroup  *group
+	phases       map[phaseKey]*group
 }
 
 // tally counts what becomes findings.
@@ -109,7 +123,7 @@ func newGroup() *group {
 	g.counts.Outcomes = map[schemas.Outcome]int{}
 	g.counts.OutputTokenSources = map[string]int{}
 	for _, d := range distributions {
-		g.samples[d.name] = &metrics.Samples{}
+		g.samples[d.name] = &metrics.Samples{Dependent: d.name == "itl_chunk_ms" || d.name == "itl_token_ms"}
 	}
 	return g
 }
@@ -133,7 +147,8 @@ func (f *fold) add(r *schemas.RequestRecord) error {
 	if err != nil {
 		return err
 	}
-	for _, to := range []*group{f.all, g} {
+	groups := append([]*group{f.all, g}, f.parts(r)...)
+	for _, to := range groups {
 		to.count(r)
 		to.sample(r)
 		if qos != nil {
@@ -225,6 +240,7 @@ func (f *fold) result() schemas.Result {
 		g := f.models[name]
 		out.Models = append(out.Models, schemas.ModelResult{Model: name, Counts: g.counts, Metrics: g.summaries(f.opts)})
 	}
+	f.windows(&out)
 	out.Findings = f.findings(out)
 	return out
 }

@@ -27,10 +27,27 @@ func MetricNames() []string {
 	return append(out, valueNames...)
 }
 
+// steadyPrefix before a name asks for it in the steady window.
+const steadyPrefix = "steady."
+
+// steadyNames lists the names that exist in a steady window, without the prefix.
+func steadyNames() []string {
+	return append(slices.DeleteFunc(MetricNames(), func(n string) bool { return slices.Contains(valueNames, n) }), windowNames...)
+}
+
 // CheckMetric says whether name is one that Lookup knows, and the nearest one if
 // it is not.
 func CheckMetric(name string) error {
 	names := MetricNames()
+	if rest, ok := strings.CutPrefix(name, steadyPrefix); ok {
+		names = steadyNames()
+		if slices.Contains(names, rest) {
+			return nil
+		}
+		if best := schemas.Nearest(rest, names); best != "" {
+			return fmt.Errorf("%w %q: did you mean %q?", ErrUnknownMetric, name, steadyPrefix+best)
+		}
+	}
 	if slices.Contains(names, name) {
 		return nil
 	}
@@ -51,9 +68,19 @@ func Lookup(res schemas.Result, name string) (value float64, unit string, err er
 	if err := CheckMetric(name); err != nil {
 		return 0, "", err
 	}
+	values, summaries := res.Values, res.Metrics
+	if rest, ok := strings.CutPrefix(name, steadyPrefix); ok {
+		switch {
+		case res.Steady == nil:
+			return 0, "", fmt.Errorf("metric %q: this result was not looked at for a steady window", name)
+		case res.Steady.Unknown != "":
+			return 0, "", fmt.Errorf("metric %q: no steady window: %s", name, res.Steady.Unknown)
+		}
+		values, summaries, name = res.Steady.Values, res.Steady.Metrics, rest
+	}
 	metric, stat, isStat := strings.Cut(name, ".")
 	if !isStat {
-		v, ok := res.Values[metric]
+		v, ok := values[metric]
 		if !ok {
 			return 0, "", fmt.Errorf("metric %q: this result does not have it", name)
 		}
@@ -62,7 +89,7 @@ func Lookup(res schemas.Result, name string) (value float64, unit string, err er
 		}
 		return *v.Value, v.Unit, nil
 	}
-	s, ok := res.Metrics[metric]
+	s, ok := summaries[metric]
 	if !ok {
 		return 0, "", fmt.Errorf("metric %q: this result does not have it", name)
 	}

@@ -70,6 +70,9 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 	for _, r := range results {
 		label := trialLabel(r)
 		rates.row(append([]string{label}, rateCells(r.Result, marks)...)...)
+		if w := r.Result.Steady; w != nil && w.Unknown == "" {
+			rates.row(append([]string{"  steady, " + w.Source}, windowCells(*w)...)...)
+		}
 		for _, m := range latencyRows(r.Result) {
 			latency.row(append([]string{label, m.title}, summaryCells(r.Result.Metrics[m.name], marks)...)...)
 			label = ""
@@ -144,6 +147,15 @@ func rateCells(res schemas.Result, marks map[string]bool) []string {
 		cells = append(cells, number(res.Values[name].Value))
 	}
 	return append(cells, share(res.Values["error_rate"]))
+}
+
+// windowCells stand under those of the full run.
+func windowCells(w schemas.WindowResult) []string {
+	cells := []string{fmt.Sprintf("%d/%d", w.Counts.OK, w.Counts.Issued), number(w.Metrics["qos"].Mean), share(w.Values["slo_attainment"])}
+	for _, name := range []string{"requests_per_s", "output_tokens_per_s", "window_s"} {
+		cells = append(cells, number(w.Values[name].Value))
+	}
+	return append(cells, share(w.Values["error_rate"]))
 }
 
 func share(v schemas.Value) string {

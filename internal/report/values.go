@@ -10,6 +10,13 @@ var valueNames = []string{
 	"requests_per_s", "output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s", "makespan_s",
 	"offered_rps", "achieved_rps", "error_rate", "slo_attainment", "goodput_rps", "token_slo_attainment",
 	"cv_requests_over_models", "cv_output_tokens_over_models",
+	"peak_output_tokens_per_s", "mean_in_flight", "peak_in_flight",
+}
+
+// Names of the numbers of a steady window.
+var windowNames = []string{
+	"requests_per_s", "output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s", "error_rate", "slo_attainment", "goodput_rps",
+	"peak_output_tokens_per_s", "window_s",
 }
 
 const (
@@ -33,6 +40,7 @@ func (f *fold) values() map[string]schemas.Value {
 		out["makespan_s"] = unknown("s", "no request was issued")
 	}
 	f.sloValues(out)
+	f.courseValues(out)
 	var requests, tokens []float64
 	for _, name := range f.modelNames() {
 		requests = append(requests, float64(f.models[name].counts.OK))

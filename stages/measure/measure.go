@@ -210,7 +210,12 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 
 // fold reads the log back, so that the result is one over what is archived.
 func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time) (schemas.Result, error) {
-	rd, err := report.OpenRecords(filepath.Join(task.Dir, "outputs", OutputRequests, RequestsFile))
+	path := filepath.Join(task.Dir, "outputs", OutputRequests, RequestsFile)
+	course, err := look(path, set)
+	if err != nil {
+		return schemas.Result{}, err
+	}
+	rd, err := report.OpenRecords(path)
 	if err != nil {
 		return schemas.Result{}, err
 	}
@@ -218,11 +223,22 @@ func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time
 	seen := newLengths()
 	res, err := report.Fold(seen.watch(rd.All()), report.FoldOptions{
 		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: plan.header.Mode == schemas.ModeOpen, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
+		Course: &course,
 	})
 	if err != nil {
 		return res, err
 	}
 	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
+}
+
+// look reads the log a first time, for its windows.
+func look(path string, set schemas.Settings) (report.Course, error) {
+	rd, err := report.OpenRecords(path)
+	if err != nil {
+		return report.Course{}, err
+	}
+	defer rd.Close()
+	return report.Look(rd.All(), report.LookOptions{WarmupNs: int64(set.Duration("warmup")), DrainNs: int64(set.Duration("drain"))})
 }
 
 func slo(set schemas.Settings) *schemas.SLO {
