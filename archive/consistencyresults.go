@@ -21,7 +21,7 @@ const (
 
 // hasResult says whether a measured node published a result.
 func (c *consistency) hasResult(n schemas.Node) bool {
-	if !n.Measured && n.Kind != kindMeasure {
+	if !n.Measured && !schemas.GivesResult(n.Kind) {
 		return false
 	}
 	for _, o := range c.records[n.ID].Record.Outputs {
@@ -41,17 +41,19 @@ func (c *consistency) results() {
 			nodes = append(nodes, n)
 		}
 	}
-	got, emulated := c.v.report.Results, false
+	got, emulated, simulated := c.v.report.Results, false, false
 	c.same(where{topic: "result", doc: nameReport}, "the number of results", len(got), "the config", len(nodes))
 	want := map[string]bool{}
 	for i, n := range nodes {
 		if i < len(got) {
 			c.result(n, fmt.Sprintf("results/%d/", i), got[i])
 			emulated = emulated || got[i].Result.Emulated
+			simulated = simulated || got[i].Result.Simulated
 		}
 		c.conditions(n, want)
 	}
 	c.same(where{topic: "result", doc: nameReport}, "emulated", c.v.report.Emulated, "the results", emulated)
+	c.same(where{topic: "result", doc: nameReport}, "simulated", c.v.report.Simulated, "the results", simulated)
 	c.sameConditions(want)
 }
 

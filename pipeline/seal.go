@@ -85,7 +85,7 @@ func (r *runner) status(aborted bool) schemas.RunStatus {
 	return status
 }
 
-// results reads what measure stages published as "result": result.json, and
+// results reads what measure and simulate stages published as "result": result.json, and
 // conditions.json beside it.
 func (r *runner) results(ctx context.Context) ([]schemas.StageResult, []schemas.Condition, error) {
 	results, conditions := []schemas.StageResult{}, []schemas.Condition{}
@@ -93,7 +93,7 @@ func (r *runner) results(ctx context.Context) ([]schemas.StageResult, []schemas.
 	for _, n := range r.Plan.Nodes {
 		rec := r.records[n.ID].Record
 		for _, o := range rec.Outputs {
-			if o.Name != "result" || !r.kinds[n.Kind].Measured {
+			if o.Name != "result" || !(r.kinds[n.Kind].Measured || schemas.GivesResult(n.Kind)) {
 				continue
 			}
 			dir := fresh.want(rec.Tree, "outputs/result")
@@ -155,6 +155,7 @@ func (r *runner) makeReport(run schemas.Run, results []schemas.StageResult, cond
 	}
 	for _, s := range results {
 		rep.Emulated = rep.Emulated || s.Result.Emulated
+		rep.Simulated = rep.Simulated || s.Result.Simulated
 	}
 	for _, rec := range run.Records {
 		rr := rec.Record

@@ -116,7 +116,8 @@ func Kinds() []KindSpec {
 			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does; when all of them do, it always does"},
 			sloField(),
 		}},
-		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},
+		simulateKind(),
+		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure and simulate stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},
 	}
 }
 

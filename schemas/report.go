@@ -13,7 +13,8 @@ type Report struct {
 	EndedAt    time.Time        `json:"ended_at"`
 	// ArchiveRoot is the folder of engine archives in the run, where it has one.
 	ArchiveRoot string        `json:"archive_root,omitempty"`
-	Emulated    bool          `json:"emulated"` // something here was measured on the emulated engine
+	Emulated    bool          `json:"emulated"`            // something here was measured on the emulated engine
+	Simulated   bool          `json:"simulated,omitempty"` // something here was simulated
 	Stages      []ReportStage `json:"stages"`
 	Trials      []Trial       `json:"trials"` // in the order run
 	Results     []StageResult `json:"results"`
@@ -63,8 +64,9 @@ type Result struct {
 	Schema         string             `json:"schema" jsonschema_extras:"const=assay/result/v1"`
 	MetricsVersion int                `json:"metrics_version" jsonschema:"minimum=1"`
 	Emulated       bool               `json:"emulated"`
+	Simulated      bool               `json:"simulated,omitempty"` // nothing was measured: a model gave the times
 	Headline       string             `json:"headline_ttft" jsonschema:"enum=ttft_from_schedule_ms,enum=ttft_ms"`
-	StampSource    string             `json:"stamp_source" jsonschema:"enum=kernel,enum=user,enum=mixed,enum=unknown"`
+	StampSource    string             `json:"stamp_source" jsonschema:"enum=kernel,enum=user,enum=mixed,enum=simulated,enum=unknown"`
 	Counts         Counts             `json:"counts"`
 	Metrics        map[string]Summary `json:"metrics"` // distributions: ttft_ms, tpot_ms, ...; pooled over requests
 	Values         map[string]Value   `json:"values"`  // single numbers: requests_per_s, makespan_s, ...

@@ -6,6 +6,7 @@ import (
 	"assay/stages/measure"
 	"assay/stages/preflight"
 	"assay/stages/report"
+	"assay/stages/simulate"
 	"assay/stages/warmup"
 	"assay/stages/workload"
 )
@@ -13,6 +14,6 @@ import (
 // Kinds returns every stage kind, in the order of schemas.Kinds.
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
-		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), report.Kind(),
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), simulate.Kind(), report.Kind(),
 	}
 }

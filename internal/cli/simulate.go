@@ -11,6 +11,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/internal/serving"
+	"assay/internal/workload"
 	"assay/schemas"
 )
 
@@ -64,7 +65,7 @@ func runSimulate(c *call) error {
 	if err != nil {
 		return withCode(ExitUsage, err)
 	}
-	in, err := serving.ReadInput(c.String("workload"))
+	in, err := serving.ReadInput(c.String("workload"), workload.Options{})
 	if err != nil {
 		return withCode(ExitUsage, fmt.Errorf("--workload: %w", err))
 	}

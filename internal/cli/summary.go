@@ -14,6 +14,9 @@ import (
 // emulatedMark stands wherever numbers of the emulated engine are printed.
 const emulatedMark = "emulated"
 
+// simulatedMark stands wherever numbers of a simulation are printed.
+const simulatedMark = "simulated"
+
 // fromSchedule is the headline TTFT of an open-loop measurement.
 const fromSchedule = "ttft_from_schedule_ms"
 
@@ -23,6 +26,9 @@ func reportText(rep schemas.Report) string {
 	fmt.Fprintf(&b, "run %s of %s: %s", rep.RunID, rep.Experiment.Name, rep.Status)
 	if rep.Emulated {
 		fmt.Fprintf(&b, " (%s: latencies are made up)", emulatedMark)
+	}
+	if rep.Simulated {
+		fmt.Fprintf(&b, " (%s: not all of it was measured)", simulatedMark)
 	}
 	fmt.Fprintf(&b, ", %s\n", short(rep.EndedAt.Sub(rep.StartedAt)))
 	if len(rep.Experiment.Params) > 0 {
@@ -103,6 +109,9 @@ func marks(res schemas.Result) string {
 	var parts []string
 	if res.Emulated {
 		parts = append(parts, emulatedMark)
+	}
+	if res.Simulated {
+		parts = append(parts, simulatedMark)
 	}
 	if !res.Comparable {
 		parts = append(parts, fmt.Sprintf("speed %v: QoS not comparable", res.Speed))

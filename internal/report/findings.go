@@ -49,6 +49,8 @@ func (f *fold) findings(res schemas.Result) []schemas.Finding {
 	n, c := f.notes, res.Counts
 	add(f.opts.Emulated, "result.emulated", schemas.SeverityInfo, "",
 		"measured on the emulated engine: its latencies are made up")
+	add(f.opts.Simulated, "result.simulated", schemas.SeverityInfo, "",
+		"simulated: a model of a serving system gave these times; nothing was measured")
 	add(!res.Comparable, "result.speed", schemas.SeverityWarning, "compare qos only with results of the same speed",
 		"arrivals were replayed at speed %v: qos and attainment are not comparable with speed 1", f.opts.Speed)
 	add(f.opts.Expected > 0 && c.Issued != f.opts.Expected, "result.records", schemas.SeverityError, "the log is not that of the whole schedule; run the stage again",

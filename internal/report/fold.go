@@ -20,6 +20,8 @@ type FoldOptions struct {
 	// OpenLoop makes the TTFT from the schedule the headline.
 	OpenLoop bool
 	Emulated bool
+	// Simulated: the records are a model's; nothing was sent or stamped.
+	Simulated bool
 	// Expected is the number of scheduled requests, when it is known: fewer
 	// records are a finding.
 	Expected int
@@ -228,7 +230,7 @@ func (g *group) judge(r *schemas.RequestRecord, slo schemas.SLO, openLoop bool) 
 
 func (f *fold) result() schemas.Result {
 	out := schemas.Result{
-		Schema: schemas.ResultV1, MetricsVersion: metrics.Version, Emulated: f.opts.Emulated,
+		Schema: schemas.ResultV1, MetricsVersion: metrics.Version, Emulated: f.opts.Emulated, Simulated: f.opts.Simulated,
 		Headline: "ttft_ms", StampSource: f.stampSource(), Counts: f.all.counts,
 		Metrics: f.all.summaries(f.opts), Values: f.values(), Models: []schemas.ModelResult{},
 		SLO: f.opts.SLO, Speed: f.opts.Speed, Comparable: f.opts.Speed == 1,
@@ -256,6 +258,8 @@ func (f *fold) modelNames() []string {
 
 func (f *fold) stampSource() string {
 	switch {
+	case f.opts.Simulated:
+		return schemas.StampSimulated
 	case len(f.stamps) == 1 && f.stamps["kernel"]:
 		return "kernel"
 	case len(f.stamps) == 1 && f.stamps["user"]:

@@ -61,6 +61,10 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 			title += " (emulated: latencies are made up)"
 			break
 		}
+		if r.Result.Simulated {
+			title += " (simulated: nothing was measured)"
+			break
+		}
 	}
 	fmt.Fprintf(b, "%s\n", title)
 	latency := grid{left: 2}
@@ -93,6 +97,9 @@ func trialLabel(r schemas.StageResult) string {
 	}
 	if r.Result.Emulated {
 		label += " emulated"
+	}
+	if r.Result.Simulated {
+		label += " simulated"
 	}
 	return label
 }

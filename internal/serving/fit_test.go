@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/workload"
+
 	"pgregory.net/rapid"
 )
 
@@ -132,7 +134,7 @@ func TestInputOrder(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	in, err := ReadInput(path)
+	in, err := ReadInput(path, workload.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

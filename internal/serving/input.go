@@ -73,10 +73,11 @@ func (in Input) Served(fits map[string]Fit) ([]Served, error) {
 	return out, nil
 }
 
-// ReadInput reads a workload file of either the decided form (RequestsHeader) or
-// the published form of arrivals and models; there, base models follow the order
-// in which models appear (AliasBase), and times are rounded down to milliseconds.
-func ReadInput(path string) (Input, error) {
+// ReadInput reads a workload file of the decided form (RequestsHeader) or of any
+// form of arrivals; there, base models follow the order in which models appear
+// (AliasBase), and times are rounded down to milliseconds. Options are as for
+// workload.Read.
+func ReadInput(path string, opts workload.Options) (Input, error) {
 	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return Input{}, fmt.Errorf("workload: %w", err)
@@ -87,27 +88,37 @@ func ReadInput(path string) (Input, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Input{}, fmt.Errorf("workload: read %s: %w", path, err)
 	}
-	if string(start) == RequestsHeader {
-		return readDecided(r, path)
+	if opts.Name == "" {
+		opts.Name = path
 	}
-	w, err := workload.Read(r, workload.Options{Name: path})
+	if string(start) == RequestsHeader {
+		return readDecided(r, opts.Name)
+	}
+	w, err := workload.Read(r, opts)
 	if err != nil {
 		return Input{}, err
 	}
-	return FromWorkload(w), nil
+	return FromWorkload(w)
 }
 
-// FromWorkload takes a workload as arrivals of aliases.
-func FromWorkload(w workload.Workload) Input {
+// FromWorkload takes a workload as arrivals of aliases. One that does not say when
+// its requests come, or how long they are, cannot be simulated.
+func FromWorkload(w workload.Workload) (Input, error) {
+	if !w.Form.Timed() {
+		return Input{}, fmt.Errorf("workload: a file of form %s has no arrivals to simulate: give one with times and lengths", w.Form)
+	}
 	b := newBuilder()
 	for _, r := range w.Requests {
+		if r.InputTokens < 1 || r.OutputTokens < 1 {
+			return Input{}, fmt.Errorf("workload: request %s states lengths %d and %d: a simulation needs both, of 1 or more", r.ID, r.InputTokens, r.OutputTokens)
+		}
 		m, ok := b.index[r.Model]
 		if !ok {
 			m = b.alias(r.Model, AliasBase(len(b.in.Models)))
 		}
 		b.add(r.ID, Request{Model: m, AtMs: r.AtNs / int64(time.Millisecond), InputTokens: r.InputTokens, OutputTokens: r.OutputTokens})
 	}
-	return b.in
+	return b.in, nil
 }
 
 // builder numbers models and requests.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"assay/internal/metrics"
+	"assay/internal/workload"
 )
 
 const shared = "../../../shared/data/aegaeon"
@@ -113,7 +114,7 @@ func TestReference(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.Workload+"/"+row.Policy, func(t *testing.T) {
 			dir := filepath.Join(shared, "sim-reference", row.Workload)
-			in, err := ReadInput(filepath.Join(dir, "requests.csv"))
+			in, err := ReadInput(filepath.Join(dir, "requests.csv"), workload.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

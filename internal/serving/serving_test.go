@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/workload"
 	"assay/schemas"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,7 +146,7 @@ func TestSinkAndContextEndARun(t *testing.T) {
 // TestGolden pins what every policy makes of a small, crowded workload, on
 // machines that have no reference at hand.
 func TestGolden(t *testing.T) {
-	in, err := ReadInput("testdata/crowded.csv")
+	in, err := ReadInput("testdata/crowded.csv", workload.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 func collect(ctx context.Context, task *pipeline.Task) ([]schemas.StageResult, error) {
 	var results []schemas.StageResult
 	for _, up := range task.Upstream {
-		if up.Kind != "measure" || up.Name != "result" {
+		if !schemas.GivesResult(up.Kind) || up.Name != "result" {
 			continue
 		}
 		sr := schemas.StageResult{Node: up.Stage, Stage: up.Stage, Trial: up.Trial.ID, Point: up.Trial.Point}
@@ -77,7 +77,7 @@ func collect(ctx context.Context, task *pipeline.Task) ([]schemas.StageResult, e
 		results = append(results, sr)
 	}
 	if len(results) == 0 {
-		return nil, errors.New("there is no result to report: name measure stages in needs")
+		return nil, errors.New("there is no result to report: name measure or simulate stages in needs")
 	}
 	return results, nil
 }

@@ -1,0 +1,56 @@
+package simulate
+
+import (
+	"context"
+
+	"assay/internal/serving"
+	"assay/schemas"
+)
+
+// maxSecondPoint is the largest workload that is simulated again, with the other
+// batch term, to say how much that choice moves the result.
+const maxSecondPoint = 20_000
+
+func (p point) conditions(ctx context.Context, set schemas.Settings, sim serving.Result) ([]schemas.Condition, error) {
+	var list []schemas.Condition
+	add := func(name string, value any) { list = append(list, schemas.Condition{Name: name, Value: value}) }
+	add("simulated", "a model of a serving system on a virtual clock; nothing was measured")
+	add("policy", p.cfg.Policy)
+	add("device", map[string]any{"name": p.cfg.Device.Name, "memory_gb": p.cfg.Device.MemoryGB})
+	add("workers", p.cfg.Workers)
+	add("prefill_workers", p.cfg.PrefillWorkers)
+	add("bandwidth_gb_per_s", p.cfg.BandwidthGBps)
+	add("switch_overhead", set.Text("switch_overhead"))
+	add("patience", set.Text("patience"))
+	add("served_models", len(p.in.Models))
+	add("latency_source", p.source)
+	add("latency_fits", p.fits)
+	add("simulation_counters", sim.Stats)
+	add("batch_term", p.cfg.BatchTerm)
+	effect, why, err := p.batchTermEffect(ctx, sim)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		return append(list, schemas.Condition{Name: "batch_term_effect", Unknown: why}), nil
+	}
+	add("batch_term_effect", effect)
+	return list, nil
+}
+
+// batchTermEffect is what the mean QoS comes to with the other batch term.
+func (p point) batchTermEffect(ctx context.Context, sim serving.Result) (effect any, why string, err error) {
+	if len(p.in.Requests) > maxSecondPoint {
+		return nil, "the workload is too large to be simulated twice", nil
+	}
+	other := p.cfg
+	other.BatchTerm = serving.BatchArtifact
+	if p.cfg.BatchTerm == serving.BatchArtifact {
+		other.BatchTerm = serving.BatchActual
+	}
+	second, err := serving.Simulate(ctx, p.in, other, p.slo, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	return map[string]any{"other": other.BatchTerm, "mean_qos": second.MeanQoS, "difference": second.MeanQoS - sim.MeanQoS}, "", nil
+}

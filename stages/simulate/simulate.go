@@ -1,0 +1,203 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"assay/internal/durable"
+	"assay/internal/report"
+	"assay/internal/serving"
+	"assay/internal/workload"
+	"assay/pipeline"
+	"assay/schemas"
+)
+
+// The outputs, and the files in them.
+const (
+	OutputRequests = "requests"
+	OutputResult   = "result"
+
+	RequestsFile   = "requests.csv"
+	TokensFile     = "tokens.csv"
+	ResultFile     = "result.json"
+	ConditionsFile = "conditions.json"
+)
+
+// Kind returns the kind.
+func Kind() pipeline.Kind {
+	return pipeline.Kind{
+		Name: "simulate", Version: 1,
+		Pure:    func(map[string]any) bool { return true },
+		Seed:    seed,
+		Outputs: func(map[string]any) []string { return []string{OutputRequests, OutputResult} },
+		Run:     run,
+	}
+}
+
+// seed: only models that the workload does not name are drawn.
+func seed(config map[string]any) pipeline.SeedUse {
+	if _, draws := config["models"]; draws {
+		return pipeline.SeedRepetition
+	}
+	return pipeline.SeedNone
+}
+
+func run(ctx context.Context, task *pipeline.Task) error {
+	set := schemas.Settings(task.Config)
+	in, err := readInput(set, task.Seed)
+	if err != nil {
+		return err
+	}
+	p, err := makePoint(set, in)
+	if err != nil {
+		return err
+	}
+	dir, err := task.OutputDir(OutputRequests)
+	if err != nil {
+		return err
+	}
+	res, sim, err := p.fold(ctx, task, dir)
+	if err != nil {
+		return err
+	}
+	if err := writeRows(filepath.Join(dir, RequestsFile), in, sim.Rows); err != nil {
+		return err
+	}
+	conds, err := p.conditions(ctx, set, sim)
+	if err != nil {
+		return err
+	}
+	for _, f := range res.Findings {
+		task.Report(f)
+	}
+	fmt.Fprintf(task.Log, "%d requests simulated, %d finished, mean qos %.6f\n", sim.Stats.Requests, sim.Stats.Finished, sim.MeanQoS)
+	return writeResult(task, res, conds)
+}
+
+func readInput(set schemas.Settings, seed uint64) (serving.Input, error) {
+	path := set.Text("workload")
+	opts := workload.Options{Name: filepath.Base(path), Seed: seed}
+	for i := range set.Int("models") {
+		opts.Models = append(opts.Models, fmt.Sprintf("model-%03d", i))
+	}
+	return serving.ReadInput(path, opts)
+}
+
+// point is one system and one workload.
+type point struct {
+	in     serving.Input
+	cfg    serving.Config
+	slo    schemas.SLO
+	fits   map[string]serving.Fit
+	source string
+}
+
+func makePoint(set schemas.Settings, in serving.Input) (point, error) {
+	p := point{in: in, slo: slo(set)}
+	bases, err := in.BaseModels()
+	if err != nil {
+		return p, err
+	}
+	c := serving.Config{
+		Policy: set.Text("policy"), Workers: set.Int("workers"), PrefillWorkers: set.Int("prefill_workers"), BatchTerm: serving.BatchTerm(set.Text("batch_term")),
+		BandwidthGBps: set.Float("bandwidth_gb_per_s"), SwitchOverheadMs: set.Duration("switch_overhead").Milliseconds(),
+		PatienceMs: set.Duration("patience").Milliseconds(), TPOTTargetS: p.slo.TPOTMs / 1000,
+	}
+	if c.Policy == serving.PolicyAegaeon && c.PrefillWorkers == 0 {
+		c.PrefillWorkers = serving.DefaultPrefillWorkers(c.Workers)
+	}
+	if c.Device, err = serving.FindDevice(set.Text("device")); err != nil {
+		return p, err
+	}
+	if p.fits, p.source, err = serving.Latencies(set.Text("profiles"), c.Device.Name, bases); err != nil {
+		return p, err
+	}
+	if c.Models, err = in.Served(p.fits); err != nil {
+		return p, err
+	}
+	p.cfg = c
+	return p, c.Check()
+}
+
+func slo(set schemas.Settings) schemas.SLO {
+	t := set.Table("slo")
+	if t == nil {
+		return schemas.SLO{TTFTMs: 10_000, TPOTMs: 100}
+	}
+	return schemas.SLO{TTFTMs: float64(t.Duration("ttft")) / 1e6, TPOTMs: float64(t.Duration("tpot")) / 1e6}
+}
+
+// fold simulates and folds what comes out, a record at a time. The token times of
+// each request go to a file in dir on the way.
+func (p point) fold(ctx context.Context, task *pipeline.Task, dir string) (schemas.Result, serving.Result, error) {
+	var tokens *tokenWriter
+	if schemas.Settings(task.Config).Bool("tokens") {
+		var err error
+		if tokens, err = newTokenWriter(filepath.Join(dir, TokensFile)); err != nil {
+			return schemas.Result{}, serving.Result{}, err
+		}
+		defer tokens.file.Abort()
+	}
+	var sim serving.Result
+	records := func(yield func(schemas.RequestRecord, error) bool) {
+		stopped := false
+		var err error
+		sim, err = serving.Simulate(ctx, p.in, p.cfg, p.slo, func(o serving.Outcome) error {
+			if err := tokens.write(p.in.IDs[o.Index], o); err != nil {
+				return err
+			}
+			if stopped = !yield(record(p.in, o), nil); stopped {
+				return errStopped
+			}
+			return nil
+		})
+		if err != nil && !stopped {
+			yield(schemas.RequestRecord{}, err)
+		}
+	}
+	res, err := report.Fold(records, report.FoldOptions{SLO: &p.slo, OpenLoop: true, Simulated: true, Expected: len(p.in.Requests), Subject: "stage " + task.Node.ID})
+	if err == nil && tokens != nil {
+		err = tokens.close()
+	}
+	return res, sim, err
+}
+
+func writeRows(path string, in serving.Input, rows []serving.Row) error {
+	f, err := durable.Create(path)
+	if err != nil {
+		return &pipeline.InfraError{Op: "write the requests", Err: err}
+	}
+	defer f.Abort()
+	if err := serving.WriteRows(f, in, rows); err != nil {
+		return &pipeline.InfraError{Op: "write the requests", Err: err}
+	}
+	if err := f.Commit(); err != nil {
+		return &pipeline.InfraError{Op: "write the requests", Err: err}
+	}
+	return nil
+}
+
+func writeResult(task *pipeline.Task, res schemas.Result, conds []schemas.Condition) error {
+	b, err := schemas.Encode(res)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if err := schemas.Validate("result", b); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	c, err := schemas.Encode(conds)
+	if err != nil {
+		return fmt.Errorf("conditions: %w", err)
+	}
+	dir, err := task.OutputDir(OutputResult)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{ConditionsFile: c, ResultFile: b} {
+		if err := durable.WriteFile(filepath.Join(dir, name), append(data, '\n'), 0o644); err != nil {
+			return &pipeline.InfraError{Op: "write the result", Err: err}
+		}
+	}
+	return nil
+}
