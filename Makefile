@@ -10,7 +10,7 @@ LDFLAGS   := -s -w -X assay/internal/cli.version=$(VERSION) -X assay/internal/cl
 GOLANGCI  ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: build quickstart test race lint fuzz soak bench bench-archive ci help
+.PHONY: build quickstart test race lint fuzz soak bench bench-archive bench-client ci help
 
 build: ## bin/assay, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/assay ./cmd/assay
@@ -42,6 +42,9 @@ bench: ## every benchmark once
 
 bench-archive: ## the archive against cp, openssl, restic, borg, find (BENCH_FULL=1: full size)
 	GO=$(GO) bench/archive.sh
+
+bench-client: ## how exact the load client's stamps are (BENCH_ROUNDS=5 for figures to publish)
+	$(GO) run ./bench/client
 
 ci: lint test race ## what every change must pass
 	bash .ci/fuzz $(FUZZTIME)

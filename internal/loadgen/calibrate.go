@@ -16,12 +16,17 @@ const outsideTolerance = 50 * time.Microsecond
 // wrote. Errors are in ns and against the start of the write, so that they hold
 // the server's own time in it.
 type StampErrors struct {
-	TTFT    []int64 // stamp of the first token, less its write
-	Gaps    []int64 // absolute, between stamps that are not shared
-	Stamps  int64
-	Shared  int64
-	Outside int64 // writes that lie outside their stamp's interval
-	Missing int   // records without an account, or with another number of tokens
+	TTFT   []int64 // stamp of the first token, less its write
+	Gaps   []int64 // absolute, between stamps that are not shared
+	Stamps int64
+	Shared int64
+	// Held counts writes that the server's kernel did not send at once; they are
+	// left out of what follows, as nobody knows when it did.
+	Held int64
+	// Outside counts writes that lie outside their stamp's interval, Early those
+	// among them that came after it.
+	Outside, Early int64
+	Missing        int // records without an account, or with another number of tokens
 }
 
 // Compare holds records against accounts of the same ids, both on one clock.
@@ -51,18 +56,27 @@ func (e *StampErrors) add(chunks []schemas.Chunk, t *FixedStream) {
 			e.Shared++
 			since = *c.SinceNs
 		}
+		if held(t, i) {
+			e.Held++
+			continue
+		}
 		if t.After[i] < since-tolerance || t.Before[i] > c.AtNs+tolerance {
 			e.Outside++
+			if t.Before[i] > c.AtNs+tolerance {
+				e.Early++
+			}
 		}
 		switch {
 		case i == 0:
 			e.TTFT = append(e.TTFT, c.AtNs-t.Before[0])
-		case c.SinceNs == nil && chunks[i-1].SinceNs == nil:
+		case c.SinceNs == nil && !held(t, i-1) && chunks[i-1].SinceNs == nil:
 			gap := (c.AtNs - chunks[i-1].AtNs) - (t.Before[i] - t.Before[i-1])
 			e.Gaps = append(e.Gaps, max(gap, -gap))
 		}
 	}
 }
+
+func held(t *FixedStream, i int) bool { return i < len(t.Held) && t.Held[i] }
 
 // CalibrationPlan is the shape of a calibration.
 type CalibrationPlan struct {

@@ -56,8 +56,8 @@ type usage struct {
 type piece struct {
 	done         bool   // [DONE]
 	errText      string // of an error event
-	visible      string
-	hiddenBytes  int // of reasoning and tool calls
+	visible      []byte // valid until the next event
+	hiddenBytes  int    // of reasoning and tool calls
 	tokenIDs     []int
 	promptIDs    []int
 	finish       string
@@ -69,7 +69,7 @@ type piece struct {
 // generated says whether the event carries generated output of any kind. An empty
 // or role-only event does not.
 func (p *piece) generated() bool {
-	return p.visible != "" || p.hiddenBytes > 0 || p.hasToolCalls || len(p.tokenIDs) > 0
+	return len(p.visible) > 0 || p.hiddenBytes > 0 || p.hasToolCalls || len(p.tokenIDs) > 0
 }
 
 // parseEvent reads one event of a completion stream. An error means that it is
@@ -114,7 +114,7 @@ func (d *document) piece() (piece, error) {
 	if len(d.Choices) > 1 || c.Index != 0 {
 		return piece{}, errors.New("the stream has several choices; one was asked for")
 	}
-	p.visible = c.Text + c.Delta.Content + c.Delta.Refusal
+	p.visible = []byte(c.Text + c.Delta.Content + c.Delta.Refusal)
 	p.hiddenBytes = len(c.Delta.Reasoning)
 	if c.Delta.ReasoningContent != "" { // some services send both names for the same text
 		p.hiddenBytes = len(c.Delta.ReasoningContent)

@@ -190,7 +190,7 @@ func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, f *fi
 		if f != nil {
 			seen = f.take()
 		} else {
-			seen = mark{since: seen.at, at: c.now()}
+			seen = mark{since: seen.at, at: c.now(), exact: n < len(buf)}
 		}
 		if n > 0 {
 			idle.Reset(c.opts.IdleTimeout)

@@ -2,11 +2,12 @@ package loadgen
 
 import "sync"
 
-// mark is when the bytes of one read of a body arrived: those that came last at
-// the stamp at, the others after since and not after at. Times are nanoseconds
-// after the anchor.
+// mark is when the bytes of one read of a body arrived: all of them after since
+// and not after at, and those that came last at the stamp at, if it is exact.
+// Times are nanoseconds after the anchor.
 type mark struct {
 	since, at int64
+	exact     bool
 }
 
 // fills follows what a connection received for one request. The transport reads
@@ -17,24 +18,35 @@ type fills struct {
 	count    int   // receives so far
 	first    int64 // stamp of the first
 	last     int64 // stamp of the newest
+	full     bool  // the newest filled its buffer
+	floor    int64 // what comes next came after this
+	since    int64 // the floor of the first receive that was not taken
 	taken    int   // receives the body's reader has seen
 	body     bool  // the body's reader has looked before
 	read     mark  // what it was told
 	unstated int   // receives without a stamp of the kernel's
 }
 
-func newFills(now int64) *fills { return &fills{begun: now, last: now, read: mark{now, now}} }
+func newFills(now int64) *fills { return &fills{begun: now, last: now, floor: now} }
 
-// add notes a receive. Stamps of one connection never go back.
-func (f *fills) add(at int64, kernel bool) {
+// add notes a receive. Stamps of one connection never go back. A receive that
+// filled its buffer may have left behind a part of what the kernel merged under
+// one stamp: such a stamp is exact for nothing, and no floor for what comes next.
+func (f *fills) add(at int64, kernel, full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at = max(at, f.last)
 	if f.count == 0 {
 		f.first = at
 	}
+	if f.count == f.taken {
+		f.since = f.floor
+	}
 	f.count++
-	f.last = at
+	f.last, f.full = at, full
+	if !full {
+		f.floor = at
+	}
 	if !kernel {
 		f.unstated++
 	}
@@ -56,9 +68,9 @@ func (f *fills) take() mark {
 	switch {
 	case !f.body:
 		f.body = true
-		f.read = mark{since: f.begun, at: f.last}
+		f.read = mark{since: f.begun, at: f.last, exact: !f.full}
 	case f.count > f.taken:
-		f.read = mark{since: f.read.at, at: f.last}
+		f.read = mark{since: f.since, at: f.last, exact: !f.full}
 	}
 	f.taken = f.count
 	return f.read

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type FixedStream struct {
 	ID            string
 	Arrived       int64
 	Before, After []int64 // the call of write, and its return
+	Held          []bool  // at its return the kernel had not sent all of it
+	raw           syscall.RawConn
 	Disconnected  bool
 	LateByNs      int64 // the most that a write was after its time
 	AnchorUnixNs  int64 // wall clock at the anchor
@@ -71,7 +74,7 @@ func NewFixedServer(plan FixedPlan, anchor time.Time) (*FixedServer, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/completions", s.stream)
 	mux.HandleFunc("POST /v1/chat/completions", s.stream)
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ConnContext: withRawConn}
 	s.close = sync.OnceValue(s.end)
 	go func() { s.served <- s.server.Serve(ln) }()
 	return s, nil
@@ -106,10 +109,23 @@ func (s *FixedServer) end() error {
 	return err
 }
 
+// rawConnKey is the key of a connection's socket in its context.
+type rawConnKey struct{}
+
+func withRawConn(ctx context.Context, conn net.Conn) context.Context {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			return context.WithValue(ctx, rawConnKey{}, raw)
+		}
+	}
+	return ctx
+}
+
 func (s *FixedServer) now() int64 { return int64(time.Since(s.anchor)) }
 
 func (s *FixedServer) stream(w http.ResponseWriter, r *http.Request) {
-	t := &FixedStream{Arrived: s.now(), ID: r.Header.Get("X-Request-Id"), AnchorUnixNs: s.anchor.UnixNano(),
+	raw, _ := r.Context().Value(rawConnKey{}).(syscall.RawConn)
+	t := &FixedStream{raw: raw, Arrived: s.now(), ID: r.Header.Get("X-Request-Id"), AnchorUnixNs: s.anchor.UnixNano(),
 		Before: make([]int64, 0, s.plan.Tokens), After: make([]int64, 0, s.plan.Tokens)}
 	defer func() {
 		s.mu.Lock()
@@ -166,6 +182,7 @@ func (s *FixedServer) write(w io.Writer, flush *http.ResponseController, t *Fixe
 	}
 	if i < s.plan.Tokens {
 		t.Before, t.After = append(t.Before, before), append(t.After, s.now())
+		t.Held = append(t.Held, unsent(t.raw))
 		t.LateByNs = max(t.LateByNs, before-due)
 	}
 	return true

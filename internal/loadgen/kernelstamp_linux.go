@@ -99,6 +99,7 @@ func (c *stampConn) Read(p []byte) (int, error) {
 	c.p = p
 	err := c.raw.Read(c.receive)
 	c.p = nil
+	full := c.n == len(p)
 	switch {
 	case err != nil:
 		return 0, err
@@ -107,24 +108,24 @@ func (c *stampConn) Read(p []byte) (int, error) {
 	case c.n == 0:
 		return 0, io.EOF
 	}
-	c.note()
+	c.note(full)
 	return c.n, nil
 }
 
 // note stamps a receive: by the kernel if its stamp is there and possible, else by
 // this moment.
-func (c *stampConn) note() {
+func (c *stampConn) note(full bool) {
 	f := c.cur.Load()
 	now, stepped := c.clock.now()
 	wall, ok := kernelStamp(c.oob[:c.oobn])
 	at := c.clock.mono(wall)
 	if !ok || stepped || at > now+int64(stepTolerance) || at < f.before()-int64(stepTolerance) {
-		f.add(now, false)
+		f.add(now, false, full)
 		return
 	}
 	at = min(at, now)
 	c.lag.add(now - at)
-	f.add(at, true)
+	f.add(at, true, full)
 }
 
 // kernelStamp takes the software receive stamp, a wall-clock time in ns, out of a
@@ -155,4 +156,15 @@ func alive(raw syscall.RawConn) bool {
 		return true
 	})
 	return err == nil && quiet
+}
+
+// unsent says whether the kernel still holds bytes of a connection that it did not
+// send: it does so when the other end is slow to acknowledge.
+func unsent(raw syscall.RawConn) bool {
+	if raw == nil {
+		return false
+	}
+	n := 0
+	err := raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) })
+	return err == nil && n > 0
 }

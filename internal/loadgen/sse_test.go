@@ -112,7 +112,7 @@ func foldStream(held bool, clean bool, pieces ...[]byte) schemas.RequestRecord {
 	rec := schemas.RequestRecord{API: APIChat, Held: held, AskedOutputTokens: 3, Chunks: []schemas.Chunk{}}
 	s := newStream(&rec, 1<<16)
 	for _, b := range pieces {
-		s.feed(b, mark{at: 1})
+		s.feed(b, mark{at: 1, exact: true})
 		if s.fault != nil || s.ended {
 			break
 		}

@@ -19,3 +19,6 @@ func stamped(conn net.Conn, _ *stampClock, _ *histogram) net.Conn { return conn 
 
 // alive is not known here; a connection that was closed fails its request.
 func alive(syscall.RawConn) bool { return true }
+
+// unsent is not known here.
+func unsent(syscall.RawConn) bool { return false }

@@ -1,12 +1,16 @@
 package loadgen
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
 
 	"assay/schemas"
 )
+
+// roomForChunks is how many chunks of a record get their room before they come.
+const roomForChunks = 4096
 
 // maxTokens is more than any true answer has.
 const maxTokens = 10_000_000
@@ -21,10 +25,13 @@ type fault struct {
 type stream struct {
 	rec    *schemas.RequestRecord
 	parser *Parser
+	quick  quick
+	piece  piece
 	text   hash.Hash
 	now    int64 // stamp of the read whose events are being taken
 	newest int   // the chunk that the newest event of the read made, -1 for none
-	ended  bool  // [DONE] was seen
+	each   func(Event) error
+	ended  bool // [DONE] was seen
 	fault  *fault
 
 	promptIDs   int  // prompt token ids returned
@@ -35,7 +42,12 @@ type stream struct {
 }
 
 func newStream(rec *schemas.RequestRecord, maxEvent int) *stream {
-	return &stream{rec: rec, parser: NewParser(maxEvent), text: sha256.New()}
+	s := &stream{rec: rec, parser: NewParser(maxEvent), text: sha256.New()}
+	s.each = s.event // one closure for all reads
+	if n := min(rec.AskedOutputTokens, roomForChunks); n > cap(rec.Chunks) {
+		rec.Chunks = append(make([]schemas.Chunk, 0, n), rec.Chunks...)
+	}
+	return s
 }
 
 func at(ns int64) *int64 { return &ns }
@@ -54,11 +66,11 @@ func stampLatest(to **int64, ns int64) {
 func (s *stream) feed(b []byte, m mark) {
 	s.now, s.newest = m.at, -1
 	from := len(s.rec.Chunks)
-	if err := s.parser.Feed(b, s.event); err != nil {
+	if err := s.parser.Feed(b, s.each); err != nil {
 		s.fail(schemas.OutcomeProtocolError, err.Error())
 	}
 	exact := s.newest
-	if s.parser.Pending() {
+	if s.parser.Pending() || !m.exact {
 		exact = -1
 	}
 	var since *int64
@@ -88,11 +100,15 @@ func (s *stream) event(ev Event) error {
 	if s.rec.FirstEventNs == nil {
 		s.rec.FirstEventNs = at(s.now)
 	}
-	p, err := parseEvent(ev)
-	if err != nil {
-		return err
+	p, ok := s.quick.read(bytes.TrimSpace(ev.Data))
+	if !ok || len(ev.Name) > 0 {
+		var err error
+		if p, err = parseEvent(ev); err != nil {
+			return err
+		}
 	}
-	s.take(&p)
+	s.piece = p // of the stream, so that it need not be on the heap anew
+	s.take(&s.piece)
 	return nil
 }
 
@@ -130,18 +146,29 @@ func (s *stream) token(p *piece) {
 		r.FirstTokenNs = at(s.now)
 	}
 	stampLatest(&r.LastTokenNs, s.now)
-	if p.visible != "" {
+	if len(p.visible) > 0 {
 		if r.FirstVisibleNs == nil {
 			r.FirstVisibleNs = at(s.now)
 		}
-		s.text.Write([]byte(p.visible))
+		s.text.Write(p.visible)
 	}
-	c := schemas.Chunk{AtNs: s.now, Bytes: len(p.visible) + p.hiddenBytes, Hidden: p.visible == ""}
+	c := schemas.Chunk{AtNs: s.now, Bytes: len(p.visible) + p.hiddenBytes, Hidden: len(p.visible) == 0}
 	if n, ok := s.tokensOf(p); ok {
-		c.Tokens = &n
+		c.Tokens = tokenCount(n)
 	}
 	r.Chunks = append(r.Chunks, c)
 	s.newest = len(r.Chunks) - 1
+}
+
+// oneToken is what the count of nearly every event points to; nothing writes it.
+var oneToken = 1
+
+func tokenCount(n int) *int {
+	if n == 1 {
+		return &oneToken
+	}
+	own := n // escapes, unlike n
+	return &own
 }
 
 // tokensOf is how many tokens an event carries, if the service tells: by token
@@ -167,13 +194,20 @@ func (s *stream) usage(p *piece) {
 	if p.usage == nil {
 		return
 	}
-	if p.usage.PromptTokens != nil {
-		s.usagePrompt = p.usage.PromptTokens
-	}
-	if p.usage.CompletionTokens != nil {
-		s.usageOutput = p.usage.CompletionTokens
-	}
+	keep(&s.usagePrompt, p.usage.PromptTokens)
+	keep(&s.usageOutput, p.usage.CompletionTokens)
 	stampLatest(&s.rec.UsageNs, s.now)
+}
+
+// keep copies a count that is there; it allocates only the first time.
+func keep(to **int, n *int) {
+	if n == nil {
+		return
+	}
+	if *to == nil {
+		*to = new(int)
+	}
+	**to = *n
 }
 
 // end takes what the stream's last bytes left without a blank line. clean says
