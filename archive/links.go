@@ -42,10 +42,10 @@ func followLink(links map[string]string, name, target string) error {
 	if at[0] == "." {
 		at = nil
 	}
-	todo := strings.Split(target, "/")
-	for depth := 0; len(todo) > 0; {
-		part := todo[0]
-		todo = todo[1:]
+	parts := strings.Split(target, "/")
+	for depth := 0; len(parts) > 0; {
+		part := parts[0]
+		parts = parts[1:]
 		switch part {
 		case "", ".":
 			continue
@@ -68,7 +68,7 @@ func followLink(links map[string]string, name, target string) error {
 			return errors.New("leads through a link with an absolute target")
 		}
 		at = at[:len(at)-1]
-		todo = append(strings.Split(next, "/"), todo...)
+		parts = append(strings.Split(next, "/"), parts...)
 	}
 	return nil
 }

@@ -334,7 +334,7 @@ func TestRootConfines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	for _, name := range []string{"out/f", "../f", "/tmp/f-" + fmt.Sprint(time.Now().UnixNano())} {
+	for _, name := range []string{"out/f", "../f", filepath.Join(os.TempDir(), "f-"+fmt.Sprint(time.Now().UnixNano()))} {
 		if _, err := root.Create(name, 0o644); err == nil {
 			t.Errorf("wrote %s", name)
 		}
