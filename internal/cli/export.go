@@ -21,11 +21,12 @@ type exportDoc struct {
 
 func exportCommand() *command {
 	return &command{
-		name: "export", args: "REF --as tar --out FILE", summary: "write a run in another form", minArgs: 1, maxArgs: 1,
-		details: "tar: one file with an OCI layout that holds exactly the run and the runs it was\nmade from. FILE is a reference too: `assay verify FILE`, show, cat and extract take\nit, and so do other OCI tools. Named by a tag, the run has that tag in it. The same\nrun and tag give the same bytes. FILE must not exist; it appears at the end, whole.",
+		name: "export", args: "REF --as FORM --out FILE", summary: "write a run in another form", minArgs: 1, maxArgs: 1,
+		details: "tar: one file with an OCI layout that holds exactly the run and the runs it was\nmade from. FILE is a reference too: `assay verify FILE`, show, cat and extract take\nit, and so do other OCI tools. Named by a tag, the run has that tag in it. The same\nrun and tag give the same bytes. FILE must not exist; it appears at the end, whole.\n\nvllm: the JSON that vLLM's benchmark saves, its numbers recomputed by its definitions\nfrom the request records; of several measure stages one object a line, or --node.\ncsv: one row a request; an empty cell is a number that does not exist.",
 		example: "assay export baseline --as tar --out baseline.tar && assay verify ./baseline.tar",
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "as", Usage: "`FORM`: tar"},
+			&cli.StringFlag{Name: "as", Usage: "`FORM`: tar, vllm, csv"},
+			&cli.StringFlag{Name: "node", Usage: "for vllm and csv: only this measure stage, like measure@t001"},
 			&cli.StringFlag{Name: "out", Usage: "`FILE` to write"},
 			plainHTTPFlag(),
 		},
@@ -34,12 +35,13 @@ func exportCommand() *command {
 }
 
 func runExport(c *call) error {
-	switch as := c.String("as"); as {
-	case "tar":
+	as := c.String("as")
+	switch as {
+	case "tar", "vllm", "csv":
 	case "":
 		return usagef("--as is missing: want `assay export REF --as tar --out FILE`")
 	default:
-		return usagef("--as %q: want tar", as)
+		return usagef("--as %q: want tar, vllm or csv", as)
 	}
 	out := c.String("out")
 	if out == "" {
@@ -48,6 +50,16 @@ func runExport(c *call) error {
 	ref, err := c.resolve(c.Args().First())
 	if err != nil {
 		return err
+	}
+	if as != "tar" {
+		run, err := c.readRun(ref)
+		if err != nil {
+			return err
+		}
+		return c.exportRecords(run, as, out)
+	}
+	if c.IsSet("node") {
+		return usagef("--node is for --as vllm and csv: a tar holds the whole run")
 	}
 	if ref.Folder != "" {
 		return usagef("%s is an extracted run, which has no blobs: name it in a store, a layout or a tar", ref.Name)
