@@ -85,6 +85,7 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 	latency.write(b, "  ")
 	b.WriteByte('\n')
 	rates.write(b, "  ")
+	writeClient(b, results)
 }
 
 func trialLabel(r schemas.StageResult) string {

@@ -62,13 +62,16 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if err != nil {
 		return err
 	}
+	c := prepare(ctx, task, set, plan)
 	opts := clientOptions(task, set, plan)
+	opts.Pool, opts.Watch = c.pool, c.watch
 	sent, logged := send(ctx, task, opts, log)
+	c.sent()
 	if logged != nil {
 		return &pipeline.InfraError{Op: "write the request log", Err: logged}
 	}
 	// What was recorded is folded and kept, however the sending ended.
-	res, err := fold(task, set, plan, opts.Anchor)
+	res, err := fold(ctx, task, set, plan, opts.Anchor, c)
 	if err != nil {
 		return errors.Join(sent, err)
 	}
@@ -127,7 +130,7 @@ func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res
 	if limit := set.Float("allow_errors"); share > limit {
 		return fmt.Errorf("%.4g of the requests failed, allow_errors is %v (%s): see the records' errors", share, limit, counts)
 	}
-	return nil
+	return believed(set, res)
 }
 
 func dead(s *pipeline.ServiceView) string {
@@ -209,7 +212,7 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 }
 
 // fold reads the log back, so that the result is one over what is archived.
-func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time) (schemas.Result, error) {
+func fold(ctx context.Context, task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time, c *client) (schemas.Result, error) {
 	path := filepath.Join(task.Dir, "outputs", OutputRequests, RequestsFile)
 	course, err := look(path, set)
 	if err != nil {
@@ -221,13 +224,14 @@ func fold(task *pipeline.Task, set schemas.Settings, plan plan, anchor time.Time
 	}
 	defer rd.Close()
 	seen := newLengths()
-	res, err := report.Fold(seen.watch(rd.All()), report.FoldOptions{
+	res, err := report.Fold(c.observe(seen.watch(rd.All())), report.FoldOptions{
 		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: plan.header.Mode == schemas.ModeOpen, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
 		Course: &course,
 	})
 	if err != nil {
 		return res, err
 	}
+	c.judge(ctx, task, set, &res)
 	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
 }
 
