@@ -225,3 +225,39 @@ func FuzzShareGPT(f *testing.F) { fuzzForm(f, FormShareGPT, share) }
 func FuzzPrompts(f *testing.F)  { fuzzForm(f, FormPrompts, prompts) }
 func FuzzText(f *testing.F)     { fuzzForm(f, FormText, "one\ntwo\n\nthree") }
 func FuzzAnyForm(f *testing.F)  { fuzzForm(f, "", azure23, burst12, moon, bailian, share, prompts) }
+
+// A window that is taken while reading gives what a window of the whole gives.
+func TestWindowsWhileReading(t *testing.T) {
+	const from, to = 10 * time.Second, 200 * time.Second
+	for _, text := range []string{burst11, synthSample, azure24} {
+		whole, err := Read(strings.NewReader(text), anyModel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some := anyModel
+		some.From, some.To = from, to
+		part, err := Read(strings.NewReader(text), some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(whole.Reading, part.Reading); d != "" || !slices.Equal(whole.Models(), part.Models()) || whole.Digest != part.Digest {
+			t.Errorf("a window changes the account of the file: %s, models %v and %v", d, whole.Models(), part.Models())
+		}
+		a, _, err := whole.AssignModels([]string{"x", "y"}, true)
+		if text == azure24 {
+			a, _, err = whole.AssignModels([]string{"m"}, true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _, _ := part.AssignModels([]string{"x", "y"}, true)
+		if text == azure24 {
+			b, _, _ = part.AssignModels([]string{"m"}, true)
+		}
+		wa, errA := a.Window(from, to)
+		wb, errB := b.Window(from, to)
+		if d := cmp.Diff(wa.Requests, wb.Requests); d != "" || (errA == nil) != (errB == nil) || (errA == nil) == (text == azure24) {
+			t.Errorf("%v %v %s", errA, errB, d)
+		}
+	}
+}

@@ -46,7 +46,10 @@ type Options struct {
 	// names none.
 	Models []string
 	Seed   uint64
-	// MaxRows is the most requests accepted; 0 means DefaultMaxRows.
+	// From and To keep only the arrivals in [From, To) of the workload's own time in
+	// memory; the whole file is read and judged all the same. A To of 0 keeps all.
+	From, To time.Duration
+	// MaxRows is the most requests kept; 0 means DefaultMaxRows.
 	MaxRows int
 	// MaxInput, MaxOutput and MaxTotal limit the tokens of a request, 0 does not;
 	// Over says what becomes of a request beyond one, OverRefuse when empty. A
@@ -97,7 +100,7 @@ func Read(r io.Reader, opts Options) (Workload, error) {
 	}
 	hash := sha256.New()
 	in := &lines{r: bufio.NewReaderSize(io.TeeReader(r, hash), maxLineBytes), file: opts.Name, max: maxLineBytes}
-	p := &parser{opts: opts, lines: in, ids: map[string]int{}}
+	p := &parser{opts: opts, lines: in, ids: map[string]int{}, w: Workload{names: map[string]bool{}}}
 	if err := p.read(); err != nil {
 		return Workload{}, err
 	}
@@ -117,7 +120,8 @@ type parser struct {
 	rng   *rand.Rand
 	ids   map[string]int // id -> line
 	rows  int
-	last  int64 // time of the newest row
+	first int64 // time of the first row
+	last  int64 // and of the newest
 	w     Workload
 }
 
@@ -137,7 +141,7 @@ func (p *parser) read() error {
 	if err != nil {
 		return err
 	}
-	if len(p.w.Requests) == 0 {
+	if p.w.Reading.Kept == 0 {
 		left := ""
 		if p.rows > 0 {
 			left = fmt.Sprintf(" (of %d rows, %d were over a limit and %d had no usable request)", p.rows, p.w.Reading.Dropped, p.w.Reading.Failed)
@@ -176,9 +180,6 @@ func (p *parser) eachLine(row func(string) error) error {
 // add takes one request, in the order of the file, whose time stands in at.
 func (p *parser) add(req Request, at field) error {
 	n := p.lines.n
-	if len(p.w.Requests) >= p.opts.MaxRows {
-		return p.lines.fail(n, 0, "more than %d requests; cut the file", p.opts.MaxRows)
-	}
 	if req.ID == "" {
 		// Rows without ids are numbered from 0 as they stand in the file, as the
 		// tools of the published forms do.
@@ -188,7 +189,9 @@ func (p *parser) add(req Request, at field) error {
 	if req.AtNs < p.last {
 		return p.lines.fail(n, at.col, "time %s is before the row above; sort the file by time", quoted(at.text))
 	}
-	p.last = req.AtNs
+	if p.last = req.AtNs; p.rows == 1 {
+		p.first = req.AtNs
+	}
 	if req.Model == "" {
 		// Drawn for every row, kept or not: limits move no other row's model.
 		req.Model = p.opts.Models[p.rng.IntN(len(p.opts.Models))]
@@ -196,6 +199,14 @@ func (p *parser) add(req Request, at field) error {
 	keep, err := p.limit(&req)
 	if err != nil || !keep {
 		return err
+	}
+	p.w.Reading.Kept++
+	p.w.names[req.Model] = true
+	if p.opts.To > 0 && (req.AtNs < int64(p.opts.From) || req.AtNs >= int64(p.opts.To)) {
+		return nil
+	}
+	if len(p.w.Requests) >= p.opts.MaxRows {
+		return p.lines.fail(n, 0, "more than %d requests; cut the file, or take a window of it", p.opts.MaxRows)
 	}
 	p.w.Requests = append(p.w.Requests, req)
 	return nil
@@ -235,7 +246,7 @@ func (p *parser) limit(r *Request) (bool, error) {
 // account sums the reading up in one line for people.
 func (p *parser) account() {
 	r := &p.w.Reading
-	r.Rows, r.Kept = p.rows+r.Failed, len(p.w.Requests)
+	r.Rows = p.rows + r.Failed
 	if p.opts.MaxInput+p.opts.MaxOutput+p.opts.MaxTotal > 0 {
 		r.Policy = p.opts.Over
 		if r.Policy == "" {
@@ -259,7 +270,7 @@ func (p *parser) account() {
 	default:
 		r.Verdict += fmt.Sprintf("; times in %s, as the form has them", p.unit)
 	}
-	first, span := p.w.Requests[0].AtNs, time.Duration(p.last)
+	first, span := p.first, time.Duration(p.last)
 	r.Verdict += fmt.Sprintf("; last at %s", span)
 	if d := p.last - first; d > 0 {
 		r.Verdict += fmt.Sprintf(", %.4g requests/s", float64(p.rows-1)/(float64(d)/1e9))

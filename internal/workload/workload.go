@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -20,6 +21,8 @@ type Workload struct {
 	BlockTokens int
 	// Reading is the account of the file's reading.
 	Reading schemas.Reading
+	// names are those of the whole file, of which Requests may be a window.
+	names map[string]bool
 }
 
 // Request is one arrival. AtNs counts from the workload's own zero.
@@ -33,9 +36,12 @@ type Request struct {
 	Prompt
 }
 
-// Models returns the distinct model names, sorted.
+// Models returns the distinct model names of the whole file, sorted.
 func (w Workload) Models() []string {
-	seen := map[string]bool{}
+	seen := maps.Clone(w.names)
+	if seen == nil {
+		seen = map[string]bool{}
+	}
 	for _, r := range w.Requests {
 		seen[r.Model] = true
 	}
@@ -70,8 +76,13 @@ func (w Workload) Window(from, to time.Duration) (Workload, error) {
 		}
 	}
 	if len(out.Requests) == 0 {
-		return Workload{}, fmt.Errorf("workload: no request arrives in the window [%s, %s): the last of %d arrives at %s",
-			from, to, len(w.Requests), time.Duration(w.SpanNs()))
+		last := ""
+		if w.Reading.Verdict != "" {
+			last = fmt.Sprintf(" (%s)", w.Reading.Verdict)
+		} else if len(w.Requests) > 0 {
+			last = fmt.Sprintf(": the last of %d arrives at %s", len(w.Requests), time.Duration(w.SpanNs()))
+		}
+		return Workload{}, fmt.Errorf("workload: no request arrives in the window [%s, %s)%s", from, to, last)
 	}
 	return out, nil
 }
@@ -133,6 +144,7 @@ func (w Workload) AssignModels(service []string, wrap bool) (Workload, []Mapping
 		maps = append(maps, Mapping{From: n, To: to[n]})
 	}
 	out := w
+	out.names = map[string]bool{} // renamed, the names of the requests are all there are
 	out.Requests = slices.Clone(w.Requests)
 	for i := range out.Requests {
 		out.Requests[i].Model = to[out.Requests[i].Model]

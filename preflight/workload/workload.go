@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"assay/internal/workload"
 	"assay/schemas"
@@ -27,6 +28,9 @@ type Options struct {
 	// says what becomes of what is longer: only "refuse" makes it a fault.
 	MaxInput, MaxOutput, MaxTotal int
 	Over                          string
+	// Window is the two times that bound what will be sent, which bounds what is
+	// kept in memory; all of the file is judged.
+	Window []string
 	// ServiceModels are those the requests will go to; nil when not known yet.
 	ServiceModels []string
 }
@@ -76,10 +80,25 @@ func read(path string, opts Options, bad map[int]bool) (workload.Workload, error
 	if len(assign) == 0 {
 		assign = []string{"any"}
 	}
+	from, to := window(opts.Window)
 	return workload.Read(&skipper{r: f, skip: bad, line: 1}, workload.Options{
+		From: from, To: to,
 		Name: path, Form: workload.Form(opts.Form), Unit: opts.Unit, Models: assign,
 		MaxInput: opts.MaxInput, MaxOutput: opts.MaxOutput, MaxTotal: opts.MaxTotal, Over: opts.Over,
 	})
+}
+
+// window leaves a window that cannot be read to the stage, which refuses it.
+func window(list []string) (from, to time.Duration) {
+	if len(list) != 2 {
+		return 0, 0
+	}
+	a, errA := schemas.ParseDuration(list[0])
+	b, errB := schemas.ParseDuration(list[1])
+	if errA != nil || errB != nil {
+		return 0, 0
+	}
+	return a.Std(), b.Std()
 }
 
 func models(subject, path string, w workload.Workload, opts Options) schemas.Finding {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"assay/internal/durable"
 	"assay/internal/loadgen"
@@ -118,22 +119,35 @@ func serviceModels(task *pipeline.Task, set schemas.Settings) ([]string, error) 
 	return models, nil
 }
 
+// window gives the two times of the key; both are 0 without it.
+func window(set schemas.Settings) (from, to time.Duration, err error) {
+	list := set.List("window")
+	if len(list) == 0 {
+		return 0, 0, nil
+	}
+	if len(list) != 2 {
+		return 0, 0, fmt.Errorf("window: want two times, from and to, have %d", len(list))
+	}
+	a, err := schemas.ParseDuration(list[0])
+	if err != nil {
+		return 0, 0, fmt.Errorf("window: from: %w", err)
+	}
+	b, err := schemas.ParseDuration(list[1])
+	if err != nil {
+		return 0, 0, fmt.Errorf("window: to: %w", err)
+	}
+	return a.Std(), b.Std(), nil
+}
+
 // cut applies window and speed, in this order: the window is in the workload's
 // own time.
 func cut(w workload.Workload, set schemas.Settings) (workload.Workload, error) {
-	if list := set.List("window"); len(list) > 0 {
-		if len(list) != 2 {
-			return w, fmt.Errorf("window: want two times, from and to, have %d", len(list))
-		}
-		from, err := schemas.ParseDuration(list[0])
+	if len(set.List("window")) > 0 {
+		from, to, err := window(set)
 		if err != nil {
-			return w, fmt.Errorf("window: from: %w", err)
+			return w, err
 		}
-		to, err := schemas.ParseDuration(list[1])
-		if err != nil {
-			return w, fmt.Errorf("window: to: %w", err)
-		}
-		if w, err = w.Window(from.Std(), to.Std()); err != nil {
+		if w, err = w.Window(from, to); err != nil {
 			return w, err
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 // readOptions say how to read a file of requests.
 func (p *plan) readOptions(set schemas.Settings, path string) workload.Options {
+	from, to, _ := window(set) // cut tells what is wrong with it
 	return workload.Options{
+		From: from, To: to,
 		Name: baseName(path), Form: workload.Form(set.Text("workload_form")), Unit: set.Text("timestamp_unit"), Models: p.models, Seed: p.header.Seeds.Assignment,
 		MaxInput: set.Int("max_input"), MaxOutput: set.Int("max_output"), MaxTotal: set.Int("max_total"), Over: set.Text("over_length"),
 	}

@@ -190,7 +190,7 @@ func (c *collector) readOptions(subject string, set schemas.Settings, t schemas.
 	}
 	return workload.Options{
 		Form: known.Text("workload_form"), Unit: known.Text("timestamp_unit"), MaxInput: known.Int("max_input"), MaxOutput: known.Int("max_output"),
-		MaxTotal: known.Int("max_total"), Over: known.Text("over_length"),
+		MaxTotal: known.Int("max_total"), Over: known.Text("over_length"), Window: set.List("window"),
 	}, true
 }
 
