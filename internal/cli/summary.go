@@ -100,9 +100,69 @@ func resultTable(rep schemas.Report) string {
 				cells[9], cells[10], cells[11], cells[12] = mean(res.Metrics["qos"]), value(res.Values["requests_per_s"]), value(res.Values["output_tokens_per_s"]), mark
 			}
 			t.row(cells...)
+			if i == 0 && m.Confidence > 0 {
+				t.row("", "", "", "", "  within", interval(m, 50), interval(m, 95), interval(m, 99), m.Unit, "", "", "", "")
+			}
+		}
+		for _, row := range partRows(res) {
+			t.row(row...)
 		}
 	}
 	return t.String() + resultNotes(rep.Results)
+}
+
+// partRows are the parts of a result that stand below it: what a cap made requests
+// wait, the steady window, and phases that are not mixed with the rest.
+func partRows(res schemas.Result) [][]string {
+	var out [][]string
+	add := func(name string, counts schemas.Counts, heading string, m schemas.Summary, numbers ...string) {
+		row := []string{"  " + name, "", "", fmt.Sprintf("%d/%d", counts.OK, counts.Issued), heading, percentile(m, 50), percentile(m, 95), percentile(m, 99), m.Unit}
+		out = append(out, append(append(row, numbers...), make([]string, 4-len(numbers))...))
+	}
+	if q := res.Metrics["queue_ms"]; q.N > 0 {
+		add("queued by the cap", res.Counts, "queue", q)
+	}
+	if w := res.Steady; w != nil && w.Unknown == "" {
+		for i, l := range latencies(res) {
+			name, numbers := "", []string(nil)
+			if i == 0 {
+				name = "steady, " + w.Source
+				numbers = []string{mean(w.Metrics["qos"]), value(w.Values["requests_per_s"]), value(w.Values["output_tokens_per_s"])}
+			}
+			add(name, w.Counts, l.heading, w.Metrics[l.metric], numbers...)
+		}
+	}
+	for _, p := range res.Phases {
+		name := p.Phase
+		if p.SwitchFrom != "" {
+			name += " " + p.SwitchFrom + " > " + p.Model
+		}
+		add(name, p.Counts, "TTFT", p.Metrics[res.Headline])
+	}
+	return out
+}
+
+// interval is where a percentile lies, as far as so many samples tell.
+func interval(m schemas.Summary, p float64) string {
+	for _, x := range m.Percentiles {
+		if x.P != p {
+			continue
+		}
+		low, high := "?", "?"
+		if x.Low != nil {
+			low = number(*x.Low)
+		}
+		switch {
+		case x.High != nil:
+			high = number(*x.High)
+		case x.HighAbove != nil:
+			high = ">" + number(*x.HighAbove)
+		}
+		if low != "?" || high != "?" {
+			return low + ".." + high
+		}
+	}
+	return "-"
 }
 
 func marks(res schemas.Result) string {
@@ -121,10 +181,11 @@ func marks(res schemas.Result) string {
 
 func resultNotes(results []schemas.StageResult) string {
 	headlines := map[string]bool{}
-	few := false
+	few, within := false, false
 	for _, sr := range results {
 		headlines[sr.Result.Headline] = true
 		for _, l := range latencies(sr.Result) {
+			within = within || sr.Result.Metrics[l.metric].Confidence > 0
 			for _, p := range sr.Result.Metrics[l.metric].Percentiles {
 				few = few || p.Few
 			}
@@ -133,6 +194,9 @@ func resultNotes(results []schemas.StageResult) string {
 	var b strings.Builder
 	if headlines[fromSchedule] {
 		b.WriteString("TTFT and E2E count from the scheduled time of a request\n")
+	}
+	if within {
+		b.WriteString("within: 95 % interval by order statistics; ? where there are too few samples for a bound\n")
 	}
 	if few {
 		b.WriteString("* fewer samples than the percentile needs\n")
