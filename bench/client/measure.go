@@ -104,8 +104,9 @@ func (r *row) send(ctx context.Context, url string) ([]schemas.RequestRecord, ti
 // clock: both processes know their anchor on the wall clock.
 func (r *row) compare(recs []schemas.RequestRecord, truth []*loadgen.FixedStream, anchor time.Time) {
 	var late []int64
+	wall := loadgen.WallAnchor(anchor)
 	for _, s := range truth {
-		shift := s.AnchorUnixNs - anchor.UnixNano()
+		shift := s.AnchorUnixNs - wall
 		for i := range s.Before {
 			s.Before[i] += shift
 			s.After[i] += shift

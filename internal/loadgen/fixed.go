@@ -41,6 +41,7 @@ type FixedStream struct {
 type FixedServer struct {
 	plan   FixedPlan
 	anchor time.Time
+	wall   int64 // the anchor on the wall clock, ns
 	server *http.Server
 	ln     net.Listener
 	served chan error
@@ -65,7 +66,7 @@ func NewFixedServer(plan FixedPlan, anchor time.Time) (*FixedServer, error) {
 	if anchor.IsZero() {
 		anchor = time.Now()
 	}
-	s := &FixedServer{plan: plan, anchor: anchor, ln: ln, served: make(chan error, 1)}
+	s := &FixedServer{plan: plan, anchor: anchor, wall: WallAnchor(anchor), ln: ln, served: make(chan error, 1)}
 	for range plan.Tokens {
 		s.events = append(s.events, []byte("data: {\"id\":\"c\",\"object\":\"text_completion\",\"choices\":[{\"index\":0,\"text\":\"token \",\"finish_reason\":null}]}\n\n"))
 	}
@@ -125,7 +126,7 @@ func (s *FixedServer) now() int64 { return int64(time.Since(s.anchor)) }
 
 func (s *FixedServer) stream(w http.ResponseWriter, r *http.Request) {
 	raw, _ := r.Context().Value(rawConnKey{}).(syscall.RawConn)
-	t := &FixedStream{raw: raw, Arrived: s.now(), ID: r.Header.Get("X-Request-Id"), AnchorUnixNs: s.anchor.UnixNano(),
+	t := &FixedStream{raw: raw, Arrived: s.now(), ID: r.Header.Get("X-Request-Id"), AnchorUnixNs: s.wall,
 		Before: make([]int64, 0, s.plan.Tokens), After: make([]int64, 0, s.plan.Tokens)}
 	defer func() {
 		s.mu.Lock()

@@ -24,6 +24,10 @@ type stampClock struct {
 	mu     sync.Mutex
 }
 
+// WallAnchor is an anchor on the wall clock, in ns: of several readings the best,
+// so that times of two processes can be held against each other.
+func WallAnchor(anchor time.Time) int64 { return newStampClock(anchor).offset.Load() }
+
 func newStampClock(anchor time.Time) *stampClock {
 	c := &stampClock{pair: func() (int64, int64) {
 		t := time.Now() // reads the wall clock, then the monotonic one
