@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"assay/internal/metrics"
@@ -147,7 +149,6 @@ func (v *View) add(p metrics.Peer, r *schemas.RequestRecord, slo *schemas.SLO) b
 // seconds counts as vLLM does, by whole seconds from the first start: the events
 // that arrived in one, and the requests that touched one.
 func (v *View) seconds() {
-	const most = 10_000_000
 	first := int64(-1)
 	for _, d := range v.details {
 		if d.ok && (first < 0 || d.start < first) {
@@ -167,14 +168,15 @@ func (v *View) seconds() {
 			events[int64(at)]++
 		}
 		from, to := (d.start-v.firstStart)/1e9, (d.end-v.firstStart)/1e9
-		for s := from; s <= min(to, from+most); s++ {
-			requests[s]++
-		}
+		requests[from]++
+		requests[max(to, from)+1]--
 	}
 	for _, n := range events {
 		v.MaxOutputPerS = max(v.MaxOutputPerS, float64(n))
 	}
-	for _, n := range requests {
-		v.MaxConcurrent = max(v.MaxConcurrent, n)
+	now := 0
+	for _, s := range slices.Sorted(maps.Keys(requests)) {
+		now += requests[s]
+		v.MaxConcurrent = max(v.MaxConcurrent, now)
 	}
 }

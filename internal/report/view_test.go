@@ -119,6 +119,17 @@ func TestTheInterchangeFormatByHand(t *testing.T) {
 	}
 }
 
+// A forged record that claims to last for decades costs no more than another.
+func TestALongRequestIsCheap(t *testing.T) {
+	recs := recorded()[:1]
+	late := int64(1) << 59
+	recs[0].FinishNs, recs[0].DoneNs, recs[0].EndNs = &late, &late, late
+	v, err := FoldView("vllm", Records(recs), nil)
+	if err != nil || v.MaxConcurrent != 1 || v.MaxOutputPerS != 4 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func TestCSV(t *testing.T) {
 	var b strings.Builder
 	w, err := NewCSVWriter(&b)

@@ -23,7 +23,7 @@ type span struct {
 // newSpan cuts a window into equal slices of at most a second. Since they tile the
 // window, the fullest one is never below the mean.
 func newSpan(w metrics.Window) *span {
-	const second, most = int64(1e9), 10_000_000
+	const second, most = int64(1e9), 1_000_000
 	n := max(1, (w.ToNs-w.FromNs+second-1)/second)
 	return &span{window: w, slices: make([]int64, min(n, most))}
 }
