@@ -3,6 +3,7 @@ package experiments
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"assay/internal/workload"
@@ -12,8 +13,8 @@ import (
 func TestShippedExperimentsLoad(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	want := []string{"aegaeon/replay", "quickstart"}
-	if got := Shipped(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+	want := []string{"aegaeon/figure-11", "aegaeon/replay", "quickstart"}
+	if got := Shipped(); !slices.Equal(got, want) {
 		t.Fatalf("shipped: %v, want %v", got, want)
 	}
 	for _, name := range want {

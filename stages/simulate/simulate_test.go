@@ -21,7 +21,7 @@ import (
 const crowded = "../../internal/serving/testdata/crowded.csv"
 
 // stage runs the kind and returns its outputs by path, and its findings.
-func stage(t *testing.T, seed uint64, config map[string]any) (map[string]string, []schemas.Finding, error) {
+func stage(t *testing.T, trial string, seed uint64, config map[string]any) (map[string]string, []schemas.Finding, error) {
 	t.Helper()
 	fields, ok := schemas.FieldsOf("simulate")
 	if !ok {
@@ -29,7 +29,7 @@ func stage(t *testing.T, seed uint64, config map[string]any) (map[string]string,
 	}
 	var found []schemas.Finding
 	task := &pipeline.Task{
-		Node: schemas.Node{ID: "sim@t001"}, Config: schemas.ApplyDefaults(fields, config), Seed: seed, Dir: t.TempDir(), Log: &bytes.Buffer{},
+		Node: schemas.Node{ID: "sim@" + trial, Stage: "sim", Trial: trial}, Config: schemas.ApplyDefaults(fields, config), Seed: seed, Dir: t.TempDir(), Log: &bytes.Buffer{},
 		Report: func(f schemas.Finding) { found = append(found, f) },
 	}
 	err := run(context.Background(), task)
@@ -57,16 +57,16 @@ func result(t *testing.T, out map[string]string) schemas.Result {
 func TestFoldAgreesWithTheModel(t *testing.T) {
 	for _, policy := range serving.Policies {
 		config := map[string]any{"workload": crowded, "policy": policy, "workers": 3.0}
-		out, found, err := stage(t, 1, config)
+		out, found, err := stage(t, "t001", 1, config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, _, err := stage(t, 2, config)
+		again, _, err := stage(t, "t002", 2, config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(out, again); diff != "" {
-			t.Errorf("%s: a second run, with another seed, gives (-first +second):\n%s", policy, diff)
+			t.Errorf("%s: another trial, with another seed, gives (-first +second):\n%s", policy, diff)
 		}
 		res := result(t, out)
 		if !res.Simulated || res.Emulated || res.StampSource != schemas.StampSimulated || len(found) == 0 || found[0].ID != "result.simulated" {
@@ -104,7 +104,7 @@ func compareWithModel(t *testing.T, policy string, res schemas.Result, out map[s
 }
 
 func TestTokensAreOptional(t *testing.T) {
-	out, _, err := stage(t, 1, map[string]any{"workload": crowded, "policy": "serverlessllm", "tokens": false})
+	out, _, err := stage(t, "t001", 1, map[string]any{"workload": crowded, "policy": "serverlessllm", "tokens": false})
 	if _, there := out["requests/tokens.csv"]; err != nil || there || out["requests/requests.csv"] == "" {
 		t.Errorf("%v, outputs %v", err, maps.Keys(out))
 	}
@@ -121,11 +121,11 @@ func TestModelsAreDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := map[string]any{"workload": path, "models": 5.0, "policy": "aegaeon"}
-	one, _, err := stage(t, 1, config)
+	one, _, err := stage(t, "t001", 1, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, _, err := stage(t, 2, config)
+	two, _, err := stage(t, "t002", 2, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 		"MODEL/DEVICE":       {"workload": crowded, "policy": "aegaeon", "profiles": t.TempDir()},
 		"no such file":       {"workload": "missing.csv", "policy": "aegaeon"},
 	} {
-		out, _, err := stage(t, 1, config)
+		out, _, err := stage(t, "t001", 1, config)
 		if err == nil || !strings.Contains(err.Error(), want) || out["result/result.json"] != "" {
 			t.Errorf("want an error with %q and no result, got %v", want, err)
 		}
