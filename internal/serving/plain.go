@@ -33,6 +33,8 @@ type plainWorker struct {
 	resident []*request // with KV, or about to have it
 	epoch    uint64
 	changed  bool // the queue is not what the batch was formed from
+	gone     bool // the queue holds requests that finished or failed
+	touched  bool // for a policy: anything about the queue changed since it looked
 
 	times []int64 // of decode steps not given to the requests yet
 	total int     // contexts of the batch, at the start of the next decode step
@@ -41,13 +43,13 @@ type plainWorker struct {
 
 func (w *plainWorker) status() *status { return &w.st }
 func (w *plainWorker) hasWork() bool   { return len(w.queue) > 0 }
-func (w *plainWorker) lost()           { w.changed = true }
+func (w *plainWorker) lost()           { w.changed, w.touched, w.gone = true, true, true }
 
 // enqueue takes a request.
 func (w *plainWorker) enqueue(r *request) {
 	r.home = w
 	w.queue = append(w.queue, r)
-	w.changed = true
+	w.changed, w.touched = true, true
 }
 
 func (w *plainWorker) fire() {
@@ -55,8 +57,9 @@ func (w *plainWorker) fire() {
 	case phasePrefill:
 		for _, r := range w.batch {
 			w.s.step(r, w.s.nowMs)
+			w.gone = w.gone || r.done
 		}
-		w.lastBatchMs = w.s.nowMs
+		w.lastBatchMs, w.touched = w.s.nowMs, true
 	case phaseDecode:
 		w.times = append(w.times, w.s.nowMs)
 		w.total += len(w.batch)
@@ -78,8 +81,9 @@ func (w *plainWorker) flush() {
 	}
 	for _, r := range w.batch {
 		w.s.step(r, w.times...)
+		w.gone = w.gone || r.done
 	}
-	w.times = w.times[:0]
+	w.times, w.touched = w.times[:0], true
 }
 
 // next begins a step or a switch, or goes idle.
@@ -92,6 +96,7 @@ func (w *plainWorker) next() {
 	case w.queue[0].m != w.loaded:
 		for _, r := range w.resident {
 			w.s.evict(r)
+			w.touched = true
 		}
 		w.resident = w.resident[:0]
 		w.loaded = w.queue[0].m
@@ -107,7 +112,12 @@ func (w *plainWorker) wait(p phase, ms int64) {
 	w.s.events.push(w.s.nowMs+ms, w)
 }
 
+// purge removes what finished or failed.
 func (w *plainWorker) purge() {
+	w.changed = false
+	if !w.gone {
+		return
+	}
 	kept := w.queue[:0]
 	for _, r := range w.queue {
 		if !r.done {
@@ -116,7 +126,7 @@ func (w *plainWorker) purge() {
 	}
 	clear(w.queue[len(kept):])
 	w.queue = kept
-	w.changed = false
+	w.gone, w.touched = false, true
 }
 
 // start forms a batch and begins its step.
@@ -126,6 +136,7 @@ func (w *plainWorker) start() {
 	for _, r := range w.resident {
 		if r.seen != w.epoch {
 			w.s.evict(r)
+			w.touched = true
 		}
 	}
 	w.resident = append(w.resident[:0], walked...)

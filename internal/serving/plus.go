@@ -8,7 +8,8 @@ type plus struct {
 	queues []plusQueue
 }
 
-// plusQueue is a worker's queue as batches, rebuilt at every call.
+// plusQueue is a worker's queue as batches, rebuilt at a call when anything about
+// the queue changed since the last.
 type plusQueue struct {
 	batches []plusBatch
 	open    []int // model -> its batch with room, +1; 0 for none
@@ -38,16 +39,21 @@ func (p *plus) schedule(r *request) {
 	}
 	for i, w := range p.list {
 		w.flush()
-		p.queues[i].rebuild(w.queue)
+		if w.touched {
+			p.queues[i].rebuild(w.queue)
+		}
 	}
 	i := p.choose(r.m)
 	p.queues[i].add(r)
 	p.list[i].enqueue(r)
 	for i, w := range p.list {
-		p.queues[i].sort()
-		if p.queues[i].flatten(w.queue) {
-			w.changed = true
+		if !w.touched {
+			continue
 		}
+		p.queues[i].sort()
+		// What moved makes other batches the next time.
+		w.touched = p.queues[i].flatten(w.queue)
+		w.changed = w.changed || w.touched
 	}
 }
 
@@ -128,7 +134,7 @@ func (b *plusBatch) estimate() float64 {
 }
 
 // flatten writes the batches back into the queue and says whether that moved
-// anything. The places that batches were opened at are void after it.
+// anything. The places that batches were opened at are void when it did.
 func (q *plusQueue) flatten(queue []*request) (moved bool) {
 	i := 0
 	for _, b := range q.batches {
