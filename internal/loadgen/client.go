@@ -125,7 +125,7 @@ func New(opts Options) (*Client, error) {
 		c.hide = append(c.hide, secretsOf(values)...)
 	}
 	c.clock = newStampClock(c.opts.Anchor)
-	if !c.opts.UserStamps {
+	if c.kernelStamps() {
 		c.keepStamps = keepStamping()
 	}
 	c.http = c.transport()

@@ -8,8 +8,15 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+// How long the kernel may take to begin to stamp, and how often that is looked at.
+const (
+	stampingLimit = 30 * time.Millisecond
+	stampingPoll  = 200 * time.Microsecond
 )
 
 // timespecsBytes is the size of the three timespecs of a 64-bit kernel's message.
@@ -45,18 +52,39 @@ func askForStamps(raw syscall.RawConn) error {
 	return err
 }
 
-// keepStamping holds a socket open that asks for stamps: the kernel starts to
-// stamp only a moment after the first socket asked.
+// keepStamping holds a socket open that asks for stamps, and returns when the
+// kernel gives them: it begins only a moment after the first socket asked, and ends
+// when the last is closed. nil says that it does not stamp.
 func keepStamping() io.Closer {
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return nil
 	}
-	if raw, err := pc.(*net.UDPConn).SyscallConn(); err == nil && askForStamps(raw) == nil {
-		return pc
+	raw, err := pc.SyscallConn()
+	if err != nil || askForStamps(raw) != nil || pc.SetDeadline(time.Now().Add(stampingLimit)) != nil || !stampsOwn(pc) {
+		pc.Close()
+		return nil
 	}
-	pc.Close()
-	return nil
+	return pc
+}
+
+// stampsOwn sends datagrams to the socket itself until one comes with a stamp.
+func stampsOwn(pc *net.UDPConn) bool {
+	var data [1]byte
+	var oob [128]byte
+	for {
+		if _, err := pc.WriteTo(data[:], pc.LocalAddr()); err != nil {
+			return false
+		}
+		_, n, _, _, err := pc.ReadMsgUDP(data[:], oob[:])
+		if err != nil {
+			return false
+		}
+		if _, ok := kernelStamp(oob[:n]); ok {
+			return true
+		}
+		time.Sleep(stampingPoll)
+	}
 }
 
 // stamped wraps a connection, or returns it as it is where the kernel cannot

@@ -40,8 +40,13 @@ func (c *Client) transport() *http.Transport {
 	}
 }
 
-// dial takes a connection from the pool, else makes one. Under TLS a segment's
-// arrival says nothing of an event's, so those connections are not stamped.
+// kernelStamps says whether connections are to be stamped. Under TLS a segment's
+// arrival says nothing of an event's.
+func (c *Client) kernelStamps() bool {
+	return !c.opts.UserStamps && !strings.HasPrefix(c.base, "https://")
+}
+
+// dial takes a connection from the pool, else makes one.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn := c.opts.Pool.take(addr)
 	if conn == nil {
@@ -50,7 +55,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 			return nil, err
 		}
 	}
-	if c.opts.UserStamps || strings.HasPrefix(c.base, "https://") {
+	if !c.kernelStamps() {
 		return conn, nil
 	}
 	return stamped(conn, c.clock, &c.readLag), nil
