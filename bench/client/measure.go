@@ -70,10 +70,11 @@ func (r *row) send(ctx context.Context, url string) ([]schemas.RequestRecord, ti
 	opts := loadgen.Options{BaseURL: url, UserStamps: r.User, RequestIDs: true, MaxConnections: r.Streams + 8}
 	if r.Predial {
 		pool, err := loadgen.Predial(ctx, url, r.Streams, 0)
-		defer pool.Close()
 		if err != nil {
+			pool.Close() // what was dialled before the error
 			return nil, time.Time{}, err
 		}
+		defer pool.Close()
 		opts.Pool = pool
 	}
 	for i := range r.Streams {

@@ -102,10 +102,11 @@ func Calibrate(ctx context.Context, plan CalibrationPlan) (*schemas.Calibration,
 	}
 	defer server.Close()
 	pool, err := Predial(ctx, server.URL(), plan.Streams, 0)
-	defer pool.Close()
 	if err != nil {
+		pool.Close() // what was dialled before the error
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
+	defer pool.Close()
 	recs := make([]schemas.RequestRecord, 0, plan.Streams)
 	opts := Options{BaseURL: server.URL(), Pool: pool, Anchor: anchor, UserStamps: plan.UserStamps, RequestIDs: true, MaxConnections: plan.Streams}
 	opts.Requests = fixedRequests(plan, int64(time.Since(anchor)+20*time.Millisecond))

@@ -110,7 +110,8 @@ func (q *quick) choice(c *cursor, p *piece) bool {
 	if c.peek() != '{' {
 		return false
 	}
-	seen, ok := 0, true
+	var ok bool
+	seen := 0
 	for key, more := c.enter(); more; key, more = c.next() {
 		bit := 0
 		switch string(key) {
@@ -146,7 +147,8 @@ func (q *quick) delta(c *cursor, p *piece) bool {
 	if c.peek() != '{' {
 		return false
 	}
-	seen, ok := 0, true
+	var ok bool
+	seen := 0
 	for key, more := c.enter(); more; key, more = c.next() {
 		bit := 0
 		switch string(key) {
@@ -213,7 +215,8 @@ func (q *quick) usage(c *cursor, p *piece) bool {
 		return false
 	}
 	q.use = usage{}
-	seen, ok := 0, true
+	var ok bool
+	seen := 0
 	for key, more := c.enter(); more; key, more = c.next() {
 		bit := 0
 		switch string(key) {

@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"bufio"
 	"math"
 	"os"
 	"runtime"
@@ -101,14 +100,13 @@ type coreTimes struct{ idle, all uint64 }
 
 // readCores reads the cores' times of Linux; elsewhere there are none.
 func readCores() map[string]coreTimes {
-	f, err := os.Open("/proc/stat")
+	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
 	out := map[string]coreTimes{}
-	for lines := bufio.NewScanner(f); lines.Scan(); { // the kernel's own short lines
-		fields := strings.Fields(lines.Text())
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
 		if len(fields) < 6 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
 			continue
 		}
