@@ -48,12 +48,12 @@ func (w *blobWriter) abort() {
 	}
 }
 
-// publish gives the blob its name. One that is there with the right size is kept;
-// one of another size is torn and is replaced. The caller calls syncBlobs before
+// publish gives the blob its name. One that is there and whole is kept; one that is
+// torn or rotten is replaced: the right bytes are at hand. The caller calls syncBlobs before
 // it stores what names the blob.
 func (w *blobWriter) publish() (schemas.Digest, error) {
 	d := schemas.DigestFromSum(w.h.Sum(nil))
-	have, err := w.s.haveBlob(d, w.size)
+	have, err := w.s.haveWhole(d, w.size)
 	if err == nil && !have {
 		err = w.f.Publish(w.s.blobPath(d))
 	}
@@ -68,7 +68,7 @@ func (w *blobWriter) publish() (schemas.Digest, error) {
 // read meanwhile.
 func (w *blobWriter) publishLater(group *errgroup.Group) (schemas.Digest, error) {
 	d := schemas.DigestFromSum(w.h.Sum(nil))
-	have, err := w.s.haveBlob(d, w.size)
+	have, err := w.s.haveWhole(d, w.size)
 	if have || err != nil {
 		w.f.Abort()
 		return d, err
@@ -103,7 +103,7 @@ func (s *Store) syncBlobs() error {
 // keepBlob reports whether the blob is there already, durably. It is freshened:
 // what is reused is as new as what is written.
 func (s *Store) keepBlob(d schemas.Digest, size int64) (bool, error) {
-	have, err := s.haveBlob(d, size)
+	have, err := s.haveWhole(d, size)
 	if have && err == nil {
 		err = s.syncBlobs()
 	}

@@ -121,6 +121,10 @@ func writeFolder(ctx context.Context, dir string, sync bool, fill func(*durable.
 			return err
 		}
 	}
+	// An empty folder that is there gives way; one that is not empty stays.
+	if err := durable.Remove(abs); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return durable.Rename(temp, abs)
 }
 

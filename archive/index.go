@@ -18,6 +18,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/schemas"
+	"strings"
 )
 
 const indexName = "index.json"
@@ -261,6 +262,9 @@ func CheckTag(name string) error {
 	return nil
 }
 
+// minPrefix is the fewest hex digits that name a run.
+const minPrefix = 4
+
 // Tag makes name a tag of the run; it leaves the run that had it before.
 func (s *Store) Tag(_ context.Context, name string, run schemas.Digest) error {
 	if err := CheckTag(name); err != nil {
@@ -270,7 +274,14 @@ func (s *Store) Tag(_ context.Context, name string, run schemas.Digest) error {
 	if err != nil {
 		return fmt.Errorf("tag %s: %w", name, err)
 	}
-	if err := s.updateIndex(func(x *v1.IndexManifest) error { return setTag(x, name, h) }); err != nil {
+	if err := s.updateIndex(func(x *v1.IndexManifest) error {
+		for _, m := range x.Manifests {
+			if len(name) >= minPrefix && strings.HasPrefix(m.Digest.Hex, name) {
+				return fmt.Errorf("it is how the run %s may be written too: choose another name", m.Digest.Hex[:12])
+			}
+		}
+		return setTag(x, name, h)
+	}); err != nil {
 		return fmt.Errorf("tag %s: %w", name, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"assay/internal/durable"
 	"assay/internal/statcache"
 	"assay/schemas"
 )
@@ -88,8 +89,9 @@ func appendDigest(b []byte, d schemas.Digest) []byte {
 	return append(b, sum[:]...)
 }
 
-// stored returns the blob in which content is known to lie, if it is there.
-func (c *caches) stored(s *Store, key []byte) (b schemas.Blob, ok bool, err error) {
+// stored returns the blob in which content is known to lie, if it is there. Who has
+// read the content wants the blob whole: it can write it anew.
+func (c *caches) stored(s *Store, key []byte, read bool) (b schemas.Blob, ok bool, err error) {
 	v, ok := c.known.Get(key)
 	if !ok || int(v[0]) >= len(knownMediaTypes) || v[0] == 0 {
 		return b, false, nil
@@ -102,7 +104,11 @@ func (c *caches) stored(s *Store, key []byte) (b schemas.Blob, ok bool, err erro
 	if checkBlob(b) != nil {
 		return b, false, nil
 	}
-	ok, err = s.haveBlob(b.Digest, b.Size)
+	if read {
+		ok, err = s.haveWhole(b.Digest, b.Size)
+	} else {
+		ok, err = s.haveBlob(b.Digest, b.Size)
+	}
 	return b, ok, err
 }
 
@@ -121,4 +127,28 @@ func (s *Store) haveBlob(d schemas.Digest, size int64) (bool, error) {
 		return false, nil
 	}
 	return s.freshen(d)
+}
+
+// haveWhole is haveBlob for who has the right bytes at hand: the blob's own are
+// read too, once in the life of this value, so that what has rotten is written
+// anew rather than named by another run.
+func (s *Store) haveWhole(d schemas.Digest, size int64) (bool, error) {
+	have, err := s.haveBlob(d, size)
+	if err != nil || !have {
+		return have, err
+	}
+	if _, known := s.whole.Load(d); known {
+		return true, nil
+	}
+	f, err := durable.OpenRegular(s.blobPath(d))
+	if err != nil {
+		return false, nil // it is written anew, and that error counts
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil || schemas.DigestFromSum(h.Sum(nil)) != d {
+		return false, nil
+	}
+	s.whole.Store(d, true)
+	return true, nil
 }

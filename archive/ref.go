@@ -182,7 +182,7 @@ func pick(runs []RunInfo, ref string) (schemas.Digest, error) {
 
 func pickPrefix(runs []RunInfo, ref string) (schemas.Digest, error) {
 	hex := strings.TrimPrefix(ref, "sha256:")
-	if len(hex) < 4 || strings.Trim(hex, "0123456789abcdef") != "" {
+	if len(hex) < minPrefix || strings.Trim(hex, "0123456789abcdef") != "" {
 		return "", fs.ErrNotExist
 	}
 	var found []schemas.Digest

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -21,6 +22,7 @@ type Store struct {
 	dir    string
 	leases atomic.Int64 // held through this value
 	caches caches
+	whole  sync.Map // digests of blobs that were read and found whole
 }
 
 type formatDoc struct {

@@ -55,7 +55,7 @@ func (x *treePut) packFiles(ctx context.Context, small []int) ([]schemas.Blob, e
 // compressed again.
 func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	if x.lookup(files) {
-		b, ok, err := x.s.caches.stored(x.s, x.packKey(files))
+		b, ok, err := x.s.caches.stored(x.s, x.packKey(files), false)
 		if ok || err != nil {
 			return b, errors.Join(err, x.packed(files, b, nil))
 		}
@@ -75,7 +75,11 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	}
 	p.Write(make([]byte, 1024))
 	key := x.packKey(files)
-	b, ok, err := x.s.caches.stored(x.s, key)
+	var b schemas.Blob
+	ok, err := false, error(nil)
+	if !x.rehash { // the cache itself is not believed then
+		b, ok, err = x.s.caches.stored(x.s, key, true)
+	}
 	if err == nil && !ok {
 		if b, err = x.putImage(p); err == nil {
 			x.s.caches.remember(key, b)

@@ -603,3 +603,27 @@ func TestManyTrialsPlan(t *testing.T) {
 		t.Errorf("%v, %d services, %d nodes", err, len(plan.Services), len(plan.Nodes))
 	}
 }
+
+// A result whose key's preimage is lost or rotten is not reused: a run that names
+// it would not verify.
+func TestALostPreimageIsWrittenAnew(t *testing.T) {
+	for name, damage := range map[string]func(string) error{
+		"lost":      os.Remove,
+		"truncated": func(p string) error { return os.Truncate(p, 10) },
+	} {
+		l := newLab(t)
+		l.stage("a", "command", "echo one", nil)
+		key := l.record(l.mustRun(), "a@t001").Key
+		blob := filepath.Join(l.store.Dir(), "blobs", "sha256", key.Hex())
+		if err := errors.Join(os.Chmod(blob, 0o600), damage(blob)); err != nil {
+			t.Fatal(err)
+		}
+		if out := l.mustRun(); out.Reused != 0 {
+			t.Errorf("%s: it was reused", name)
+		}
+		l.verify()
+		if out := l.mustRun(); out.Reused != 1 {
+			t.Errorf("%s: the result is not reused once it is whole again", name)
+		}
+	}
+}

@@ -39,6 +39,9 @@ type journalStart struct {
 	Digest     schemas.Digest `json:"experiment_digest"`
 	StartedAt  time.Time      `json:"started_at"`
 	PID        int            `json:"pid"`
+	// Holder names the process for good: a copy of the store has this journal too,
+	// but not its lock.
+	Holder string `json:"holder"`
 	// Token marks every process the run starts, so that survivors can be found.
 	Token  string `json:"token"`
 	Resume int    `json:"resume"`
@@ -129,7 +132,18 @@ type Unsealed struct {
 	Token      string
 	// Running says that its process still lives: nothing is interrupted.
 	Running bool
+	holder  string
 	events  []journalEvent
+}
+
+// alive says whether the process that wrote the journal is still this machine's.
+func (u Unsealed) alive() bool { return holderLives(u.holder) }
+
+// holderLives is false for a journal that names none, and for another machine's:
+// its processes are not to be found here.
+func holderLives(holder string) bool {
+	mine := durable.Self()
+	return holder != "" && holder != mine && durable.SameNamespace(holder) && !durable.Dead(holder)
 }
 
 // FindUnsealed lists the interrupted runs of a store, newest first. sealed says
@@ -153,7 +167,7 @@ func FindUnsealed(storeDir string, sealed func(runID string) bool) ([]Unsealed, 
 			return nil, err
 		}
 		if u, ok := unsealedFrom(events); ok && !sealed(u.RunID) {
-			u.Running = isLocked(filepath.Join(journalDir(storeDir), de.Name()+".lock"))
+			u.Running = u.alive() || isLocked(filepath.Join(journalDir(storeDir), de.Name()+".lock"))
 			found = append(found, u)
 		}
 	}
@@ -185,7 +199,7 @@ func unsealedFrom(events []journalEvent) (Unsealed, bool) {
 	u := Unsealed{RunID: s.RunID, Experiment: s.Experiment, Digest: s.Digest, StartedAt: s.StartedAt, Token: s.Token, events: events}
 	for _, ev := range events {
 		if ev.Start != nil {
-			u.Token = ev.Start.Token
+			u.Token, u.holder = ev.Start.Token, ev.Start.Holder
 		}
 	}
 	return u, true
@@ -236,7 +250,7 @@ func sweepRun(path string, sweep func(token string) error) error {
 		return nil // --resume reports a damaged journal; there is no token to be had here
 	}
 	for _, ev := range events {
-		if ev.Start == nil {
+		if ev.Start == nil || holderLives(ev.Start.Holder) {
 			continue
 		}
 		if err := sweep(ev.Start.Token); err != nil {

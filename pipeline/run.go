@@ -137,6 +137,9 @@ func (r *runner) open() error {
 		}
 	}
 	if r.Resume != nil {
+		if r.Resume.alive() {
+			return &ResumeError{fmt.Sprintf("the process that executes run %s still lives (this store may be a copy of its own)", r.RunID)}
+		}
 		if r.Sweep != nil {
 			if err := r.Sweep(r.Resume.Token); err != nil {
 				return &InfraError{"end processes of the interrupted run", err}
@@ -154,7 +157,7 @@ func (r *runner) open() error {
 	}
 	r.token = r.RunID + "-" + fmt.Sprint(r.kept.resumed)
 	return r.journal.write(journalEvent{Event: "start", Time: r.Now(), Start: &journalStart{
-		RunID: r.RunID, Experiment: r.Experiment.Name, Digest: r.Plan.Digest, StartedAt: r.started, PID: os.Getpid(), Token: r.token, Resume: r.kept.resumed}})
+		RunID: r.RunID, Experiment: r.Experiment.Name, Digest: r.Plan.Digest, StartedAt: r.started, PID: os.Getpid(), Holder: durable.Self(), Token: r.token, Resume: r.kept.resumed}})
 }
 
 // early runs the checks that need nothing, before everything else.

@@ -159,7 +159,7 @@ func (e *execution) earlier(ctx context.Context, key schemas.Key) (schemas.Store
 		if found != nil || (!rec.Sealed && rec.Record.Run != e.RunID) {
 			continue
 		}
-		if err := e.Store.CheckTree(ctx, rec.Record.Tree); err != nil {
+		if err := e.checkStored(ctx, rec.Record); err != nil {
 			e.report(schemas.Finding{ID: "reuse.damaged", Severity: schemas.SeverityWarning, Subject: "stage " + e.node.ID,
 				Message: fmt.Sprintf("an earlier result (run %s) is damaged and is not used: %v", rec.Record.Run, err), Remedy: "assay verify that run"})
 			continue
@@ -174,6 +174,15 @@ func (e *execution) earlier(ctx context.Context, key schemas.Key) (schemas.Store
 		return schemas.StoredRecord{}, false, nil
 	}
 	return *found, true, nil
+}
+
+// checkStored reads everything that reusing a record would rest on: its tree, and
+// the preimage of its key, which verify asks for.
+func (e *execution) checkStored(ctx context.Context, rec schemas.StageRecord) error {
+	if _, err := e.Store.Preimage(ctx, rec.Key); err != nil {
+		return err
+	}
+	return e.Store.CheckTree(ctx, rec.Tree)
 }
 
 func outputsText(rec schemas.StageRecord) string {

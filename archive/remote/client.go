@@ -109,7 +109,7 @@ func dial(ctx context.Context, ref Reference, o Options, action string, alsoRead
 	if err != nil {
 		return nil, err
 	}
-	c := &client{repo: repo, cred: cred, base: guard{base, plain}, tune: t, progress: newMeter(o.Progress), scopes: []string{repo.Scope(action)}}
+	c := &client{repo: repo, cred: cred, base: guard{base, plainHost(ref, o)}, tune: t, progress: newMeter(o.Progress), scopes: []string{repo.Scope(action)}}
 	for _, r := range alsoRead {
 		c.scopes = append(c.scopes, r.Scope(transport.PullScope))
 	}
@@ -136,11 +136,22 @@ func newTransport() *http.Transport {
 // body, when a token has run out.
 type guard struct {
 	inner http.RoundTripper
-	plain bool
+	plain string // host that plain HTTP is allowed to by flag; this machine always is
+}
+
+func plainHost(ref Reference, o Options) string {
+	if !o.PlainHTTP {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(ref.Host())
+	if err != nil {
+		return ref.Host()
+	}
+	return host
 }
 
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !g.plain {
+	if host := r.URL.Hostname(); r.URL.Scheme != "https" && host != g.plain && !loopback(r.URL.Host) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
