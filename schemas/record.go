@@ -29,6 +29,12 @@ var Outcomes = []Outcome{
 	OutcomeClientResource, OutcomeCancelled, OutcomeNotSent,
 }
 
+// What becomes of requests in flight at the end of a loop of a stated duration.
+const (
+	AtEndDrained = "drained"
+	AtEndCut     = "cut"
+)
+
 // RequestRecord is the immutable account of one request. All *_ns stamps are
 // nanoseconds on one monotonic clock whose zero is the anchor of the measure
 // stage (its wall-clock time is in the stage's schedule document); an absent
@@ -51,6 +57,9 @@ type RequestRecord struct {
 
 	// SwitchFrom is the model that was served just before, in mode switch.
 	SwitchFrom string `json:"switch_from,omitempty"`
+	// AtEnd is set in a closed loop of a stated duration, for a request that was in
+	// flight when it was over: waited for, or cut.
+	AtEnd string `json:"at_end,omitempty" jsonschema:"enum=drained,enum=cut"`
 	// Phase is set where the schedule says which phase a request belongs to.
 	Phase string `json:"phase,omitempty" jsonschema:"enum=cold,enum=switch,enum=steady"`
 

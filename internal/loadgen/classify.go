@@ -19,6 +19,7 @@ const maxErrorText = 500
 var (
 	errServiceGone = errors.New("the service ended")
 	errStopped     = errors.New("the run was stopped")
+	errTimeOver    = errors.New("the measuring time was over")
 )
 
 // limitError is a time limit that passed.
@@ -50,6 +51,8 @@ func classify(ctx context.Context, err error, connected bool, during string) *fa
 		return &fault{schemas.OutcomeTimeout, limit.Error() + " while " + during}
 	case errors.Is(cause, errServiceGone):
 		return &fault{schemas.OutcomeReset, "the service ended while " + during}
+	case errors.Is(cause, errTimeOver):
+		return &fault{schemas.OutcomeCancelled, "cut at the end of the measuring time while " + during}
 	default:
 		return &fault{schemas.OutcomeCancelled, "stopped while " + during}
 	}

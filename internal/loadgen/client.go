@@ -74,6 +74,13 @@ type Options struct {
 	Concurrency int
 	// MaxInFlight makes requests of Run's open loop wait while this many are in flight.
 	MaxInFlight int
+	// Until ends a closed loop this long after Anchor: what was not begun by then is
+	// not sent and has no record. 0 sends every request.
+	Until time.Duration
+	// CutAtEnd cancels what is in flight at Until, instead of waiting for it.
+	CutAtEnd bool
+	// Tap is told of answers while they arrive; nil for nobody.
+	Tap *Tap
 	// Requests and Progress are for Run only. Progress is called a few times a
 	// second, from the goroutine that calls sink.
 	Requests []Request

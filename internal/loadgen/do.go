@@ -98,6 +98,7 @@ func (h *hooks) into(r *schemas.RequestRecord) {
 func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []byte) {
 	rec.DispatchedNs = at(c.now())
 	s := newStream(rec, c.opts.MaxEventBytes)
+	s.tap = c.opts.Tap
 	if n := c.inFlight.Add(1); n > int64(c.opts.MaxConnections) {
 		c.inFlight.Add(-1)
 		s.finish(&fault{schemas.OutcomeClientResource, fmt.Sprintf("%d requests were already in flight, the limit of connections", c.opts.MaxConnections)})
@@ -145,6 +146,7 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 		return classify(ctx, err, h.got.Load() != 0, "waiting for the answer")
 	}
 	defer resp.Body.Close()
+	c.opts.Tap.headers(s.rec.Index, c.now())
 	s.rec.HTTPStatus = resp.StatusCode
 	idle := time.AfterFunc(c.opts.IdleTimeout, func() { cancel(&limitError{"idle limit", c.opts.IdleTimeout}) })
 	defer idle.Stop()

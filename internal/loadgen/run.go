@@ -46,6 +46,7 @@ type prepared struct {
 // soon as fewer than that many are in flight, in the order given, and its
 // scheduled time is that moment. With opts.MaxInFlight the loop is open, but a
 // request that is due waits until fewer are in flight; its record says since when.
+// With opts.Until a closed loop ends at a time.
 func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) error) error {
 	if opts.Anchor.IsZero() {
 		opts.Anchor = time.Now().Add(50 * time.Millisecond)
@@ -103,6 +104,15 @@ func (r *run) all(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watchService(ended, stopSending, stop) })
 
+	if until := r.client.opts.Until; until > 0 {
+		over := time.AfterFunc(until-time.Duration(r.client.now()), func() {
+			stopSending(errTimeOver)
+			if r.client.opts.CutAtEnd {
+				stop(errTimeOver)
+			}
+		})
+		defer over.Stop()
+	}
 	var sinkErr error
 	var collect sync.WaitGroup
 	collect.Go(func() { sinkErr = r.collect(func() { stop(errStopped) }) })
@@ -188,6 +198,7 @@ func (r *run) dispatch(sending, flight context.Context) {
 		sent++
 		r.flight.Go(func() {
 			r.client.send(flight, &rec, p.body)
+			r.markEnd(&rec)
 			if r.slots != nil {
 				<-r.slots
 			}
@@ -198,6 +209,9 @@ func (r *run) dispatch(sending, flight context.Context) {
 	for range ready { // the builder ends by itself, its context has
 	}
 	build.Wait()
+	if r.client.opts.Until > 0 {
+		return // what is left was only prepared, its turn never came
+	}
 	why := "the run was stopped before it was due"
 	if errors.Is(context.Cause(sending), errServiceGone) {
 		why = "the service ended before it was due"
@@ -208,6 +222,18 @@ func (r *run) dispatch(sending, flight context.Context) {
 			rec.ScheduledNs = r.client.now() // its turn never came
 		}
 		r.records <- r.client.notSent(rec, why)
+	}
+}
+
+// markEnd says what became of a request that was in flight when the time was over.
+func (r *run) markEnd(rec *schemas.RequestRecord) {
+	until := int64(r.client.opts.Until)
+	if until == 0 || rec.EndNs <= until {
+		return
+	}
+	rec.AtEnd = schemas.AtEndDrained
+	if r.client.opts.CutAtEnd && rec.Outcome == schemas.OutcomeCancelled {
+		rec.AtEnd = schemas.AtEndCut
 	}
 }
 
@@ -235,6 +261,10 @@ func (r *run) turn(ctx context.Context, rec *schemas.RequestRecord) bool {
 		return false
 	}
 	r.freeNs = r.client.now()
+	if until := int64(r.client.opts.Until); until > 0 && r.freeNs >= until {
+		<-ctx.Done() // the timer is about to say so
+		return false
+	}
 	if r.client.opts.Concurrency > 0 {
 		rec.ScheduledNs = r.freeNs
 	} else {

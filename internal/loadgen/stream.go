@@ -33,6 +33,7 @@ type stream struct {
 	each   func(Event) error
 	ended  bool // [DONE] was seen
 	fault  *fault
+	tap    *Tap
 
 	promptIDs   int  // prompt token ids returned
 	withoutIDs  bool // some token event came without token ids
@@ -151,6 +152,7 @@ func (s *stream) token(p *piece) {
 			r.FirstVisibleNs = at(s.now)
 		}
 		s.text.Write(p.visible)
+		s.tap.text(r.Index, p.visible)
 	}
 	c := schemas.Chunk{AtNs: s.now, Bytes: len(p.visible) + p.hiddenBytes, Hidden: len(p.visible) == 0}
 	if n, ok := s.tokensOf(p); ok {

@@ -1,0 +1,94 @@
+package loadgen
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"assay/schemas"
+)
+
+// A closed loop of a stated time: every request that was begun has a record, what
+// was only prepared has none, and what was in flight at the end is waited for or cut.
+func TestClosedLoopUntil(t *testing.T) {
+	const until = 300 * time.Millisecond
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		select {
+		case <-time.After(130 * time.Millisecond):
+		case <-r.Context().Done():
+			return
+		}
+		streamOf(`{"choices":[{"index":0,"text":"a"}]}`, lastEvent, doneEvent)(w, r)
+	})
+	for _, cut := range []bool{false, true} {
+		opts := Options{BaseURL: url, Concurrency: 3, Until: until, CutAtEnd: cut, Requests: schedule(200, 0)}
+		var recs []schemas.RequestRecord
+		if err := Run(context.Background(), opts, func(r schemas.RequestRecord) error { recs = append(recs, r); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		atEnd := map[string]int{}
+		indexes := map[int]bool{}
+		for _, r := range recs {
+			proper(t, r)
+			atEnd[r.AtEnd]++
+			indexes[r.Index] = true
+			if r.ScheduledNs >= int64(until) {
+				t.Errorf("request %d was begun at %d, after the end", r.Index, r.ScheduledNs)
+			}
+			switch {
+			case r.AtEnd == "" && (r.Outcome != schemas.OutcomeOK || r.EndNs > int64(until)),
+				r.AtEnd == schemas.AtEndDrained && r.Outcome != schemas.OutcomeOK,
+				r.AtEnd == schemas.AtEndCut && (r.Outcome != schemas.OutcomeCancelled || !strings.Contains(r.Error, "end of the measuring time")):
+				t.Errorf("cut %t: %q with %s (%s), ended at %d", cut, r.AtEnd, r.Outcome, r.Error, r.EndNs)
+			}
+		}
+		want := schemas.AtEndDrained
+		if cut {
+			want = schemas.AtEndCut
+		}
+		// Three slots, 130 ms and a little each: 6 done, 3 in flight, unless the machine stalls.
+		if atEnd[want] == 0 || atEnd[want] > 3 || atEnd[""] < 3 || atEnd[""] > 6 || len(atEnd) != 2 {
+			t.Errorf("cut %t: %v", cut, atEnd)
+		}
+		for i := range recs {
+			if !indexes[i] {
+				t.Errorf("request %d was passed over", i)
+			}
+		}
+	}
+}
+
+// A list that is shorter than its time ends by itself.
+func TestUntilWithFewRequests(t *testing.T) {
+	url := serve(t, streamOf(`{"choices":[{"index":0,"text":"a"}]}`, lastEvent, doneEvent))
+	begun := time.Now()
+	recs, err := collect(t, context.Background(), Options{BaseURL: url, Concurrency: 2, Until: time.Hour, Requests: schedule(4, 0)})
+	if err != nil || tally(recs)[schemas.OutcomeOK] != 4 || time.Since(begun) > time.Minute {
+		t.Errorf("%v after %s, %v", tally(recs), time.Since(begun), err)
+	}
+}
+
+func TestTapHearsAnswers(t *testing.T) {
+	url := serve(t, streamOf(`{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}`, `{"choices":[{"index":0,"delta":{"content":"häl"}}]}`,
+		`{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}`, doneEvent))
+	var mu sync.Mutex
+	texts, heads := map[int]string{}, map[int]int64{}
+	tap := &Tap{
+		Headers: func(i int, at int64) { mu.Lock(); defer mu.Unlock(); heads[i] = at },
+		Text:    func(i int, b []byte) { mu.Lock(); defer mu.Unlock(); texts[i] += string(b) },
+	}
+	recs, err := collect(t, context.Background(), Options{BaseURL: url, API: APIChat, Tap: tap, Requests: schedule(2, time.Millisecond)})
+	if err != nil || texts[0] != "hällo" || texts[1] != "hällo" {
+		t.Errorf("%v, %v", texts, err)
+	}
+	for _, r := range recs {
+		if heads[r.Index] < *r.DispatchedNs {
+			t.Errorf("head of %d at %d, sent %d, ended %d", r.Index, heads[r.Index], *r.DispatchedNs, r.EndNs)
+		}
+	}
+}
