@@ -50,7 +50,12 @@ func TryLock(path string) (unlock func() error, ok bool, err error) {
 	return l.Unlock, true, nil
 }
 
+// lockFile refuses a link, which would lock another file, and a pipe, which would
+// wait for ever.
 func lockFile(path string) (*flock.Flock, error) {
+	if err := CheckPlain(path); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
 	if _, err := os.Stat(path); err != nil {
 		if err := before(OpCreate, path); err != nil {
 			return nil, err
