@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/preflight/gguf"
 	"assay/preflight/paths"
 	"assay/preflight/ports"
 	"assay/preflight/workload"
@@ -57,7 +58,35 @@ func checkParams(c *collector) {
 func checkModels(c *collector) {
 	for _, id := range slices.Sorted(maps.Keys(c.task.Experiment.Model)) {
 		if cp := c.task.Experiment.Model[id].Checkpoint; cp != "" {
-			c.path("model "+id+": checkpoint", cp)
+			c.checkpoint("model "+id+": checkpoint", cp)
+		}
+	}
+}
+
+// checkpoint checks a path and, where it names GGUF files, their headers.
+func (c *collector) checkpoint(subject, text string) {
+	for _, t := range c.trials() {
+		p, ok := c.resolve(subject, text, t)
+		if !ok {
+			continue
+		}
+		p = c.task.Abs(p)
+		if !c.first(subject, p) {
+			continue
+		}
+		f := paths.Check(subject, p)
+		c.add(f)
+		if f.Severity != schemas.SeverityPass {
+			continue
+		}
+		files := []string{p}
+		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+			files, _ = filepath.Glob(filepath.Join(p, "*.gguf")) // the pattern is well formed
+		}
+		for _, file := range files {
+			if gguf.Is(file) {
+				c.add(gguf.Check(subject+" "+filepath.Base(file), file)...)
+			}
 		}
 	}
 }

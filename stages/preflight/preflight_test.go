@@ -255,3 +255,20 @@ func TestAServiceIsLookedForInItsOwnPath(t *testing.T) {
 		t.Errorf("with the machine file's PATH: %v", err)
 	}
 }
+
+func TestHeadersOfGGUFCheckpointsAreRead(t *testing.T) {
+	for _, checkpoint := range []string{"weights", "weights/m.gguf"} {
+		exp := experiment()
+		exp.Model = map[string]schemas.Model{"q": {Name: "q", Checkpoint: checkpoint}}
+		s := newStage(t, exp, map[string]any{"disk": "1B"})
+		s.file(t, "w.csv", good)
+		s.file(t, "weights/m.gguf", "version https://git-lfs.github.com/spec/v1\n")
+		var refused *pipeline.RefusedError
+		if err := run(context.Background(), s.task); !errors.As(err, &refused) {
+			t.Fatalf("%s: error %v", checkpoint, err)
+		}
+		if got := verdicts(s.output(t), schemas.SeverityError); len(got) != 1 || got[0] != "model q: checkpoint m.gguf: gguf.magic" {
+			t.Errorf("%s: refused for %v", checkpoint, got)
+		}
+	}
+}
