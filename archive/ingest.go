@@ -135,6 +135,7 @@ func (s *Store) KeepBlob(ctx context.Context, d schemas.Digest, size int64) erro
 // AddRun makes a run of which every blob is stored one of this store, under the
 // tags given: manifest, then index, as Seal does. Blobs are checked by size and
 // documents by digest and shape; their content was checked when it was stored.
+// The results of its stages are reused from then on like those of any other run.
 func (s *Store) AddRun(ctx context.Context, manifest []byte, tags ...string) (schemas.Digest, error) {
 	d := schemas.DigestOf(manifest)
 	fail := func(err error) (schemas.Digest, error) { return "", fmt.Errorf("add run %s: %w", d.Short(), err) }
@@ -171,6 +172,9 @@ func (s *Store) AddRun(ctx context.Context, manifest []byte, tags ...string) (sc
 	notes := runAnnotations(run.Config)
 	if !maps.Equal(run.Manifest.Annotations, notes) {
 		return fail(errors.New("the manifest's annotations are not those that its config gives"))
+	}
+	if err := s.enterRecords(ctx, run); err != nil {
+		return fail(err)
 	}
 	desc, err := descriptor(mediaManifest, d, int64(len(manifest)), "")
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"sync"
 
-	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -78,30 +77,6 @@ func (s *Store) PutRecord(ctx context.Context, rec schemas.StageRecord, preimage
 
 func lineOf(d schemas.Digest, rec schemas.StageRecord) recordLine {
 	return recordLine{Digest: d, Key: rec.Key, Experiment: rec.Experiment, Stage: rec.Stage, Run: rec.Run}
-}
-
-func (s *Store) appendRecordLine(line recordLine) error {
-	b, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	if len(b) > maxRecordLine {
-		return fmt.Errorf("its index line has %d bytes, more than the limit of %d: shorten the names", len(b), maxRecordLine)
-	}
-	unlock, err := durable.Lock(s.path(recordLockName))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unlock() }()
-	f, err := durable.OpenAppend(s.path(recordIndexName))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.AppendLine(append(b, '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 // RecordsByKey lists every record of a key, oldest first. Records whose blob is
