@@ -1,41 +1,107 @@
 package serving
 
+import (
+	"cmp"
+	"slices"
+)
+
 // aegaeon is PolicyAegaeon: some workers prefill, one request at a time, the
 // others decode, a batch of each model in turn.
 type aegaeon struct {
 	s       *System
+	node    *node
 	prefill []*prefillWorker
 	decode  []*decodeWorker
 	all     []worker
 	// ready have their first token and no decode worker yet.
 	ready []*request
+	views [][]batchView
+	names []int // model -> its place by name
+	next  int64 // number of the next decode batch
 }
 
-func newAegaeon(s *System) *aegaeon {
-	p := &aegaeon{s: s}
-	for i := range s.cfg.Workers {
-		if i < s.cfg.PrefillWorkers {
-			w := &prefillWorker{p: p, gpu: gpu{s: s}}
+// batchView is a decode batch as dispatch sees it, with what it dispatched there.
+type batchView struct{ model, total int }
+
+func newAegaeon(s *System, n *node) *aegaeon {
+	p := &aegaeon{s: s, node: n, names: namePlaces(s.models)}
+	for i := range s.cfg.Workers / s.cfg.Nodes {
+		g := gpu{s: s, id: n.index*(s.cfg.Workers/s.cfg.Nodes) + i}
+		if i < s.cfg.PrefillWorkers/s.cfg.Nodes {
+			w := &prefillWorker{p: p, gpu: g}
 			p.prefill, p.all = append(p.prefill, w), append(p.all, w)
 			continue
 		}
-		w := &decodeWorker{gpu: gpu{s: s}}
+		w := &decodeWorker{p: p, gpu: g, tally: DecodeLoad{Worker: g.id, NodeIndex: n.index}}
 		p.decode, p.all = append(p.decode, w), append(p.all, w)
 	}
+	p.views = make([][]batchView, len(p.decode))
 	return p
+}
+
+func namePlaces(models []*model) []int {
+	byName := slices.Clone(models)
+	slices.SortFunc(byName, func(a, b *model) int { return cmp.Or(cmp.Compare(a.name, b.name), a.index-b.index) })
+	out := make([]int, len(models))
+	for i, m := range byName {
+		out[m.index] = i
+	}
+	return out
 }
 
 func (p *aegaeon) workers() []worker { return p.all }
 
+// schedule gives r to a prefill worker. What was dispatched to a decode worker that
+// has not taken it in yet is dispatched again, in order of arrival.
 func (p *aegaeon) schedule(r *request) {
 	if r != nil {
 		p.toPrefill(r)
 	}
+	for _, w := range p.decode {
+		p.ready = append(p.ready, w.inbox...)
+		clear(w.inbox)
+		w.inbox = w.inbox[:0]
+	}
+	if len(p.ready) == 0 {
+		return
+	}
+	slices.SortFunc(p.ready, inOrder)
+	for i, w := range p.decode {
+		p.views[i] = p.views[i][:0]
+		for _, b := range w.batches {
+			p.views[i] = append(p.views[i], batchView{b.m.index, b.total})
+		}
+	}
 	for _, r := range p.ready {
-		p.toDecode(r)
+		w := p.decode[p.choose(r)]
+		w.inbox = append(w.inbox, r)
+		r.home = w
 	}
 	clear(p.ready)
 	p.ready = p.ready[:0]
+}
+
+func inOrder(a, b *request) int {
+	return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), cmp.Compare(a.Index, b.Index))
+}
+
+// choose takes the first decode worker with a batch of the request's model that it
+// fits into, else the one with the fewest batches.
+func (p *aegaeon) choose(r *request) int {
+	fewest, c := 0, r.context()
+	for i, view := range p.views {
+		for j := range view {
+			if view[j].model == r.m.index && view[j].total+c <= r.m.capacity {
+				view[j].total += c
+				return i
+			}
+		}
+		if len(view) < len(p.views[fewest]) {
+			fewest = i
+		}
+	}
+	p.views[fewest] = append(p.views[fewest], batchView{r.m.index, c})
+	return fewest
 }
 
 // toPrefill puts a request into the first group of its model that it fits into,
@@ -60,25 +126,11 @@ func (p *aegaeon) toPrefill(r *request) {
 	fewest.groups = append(fewest.groups, g)
 }
 
-// toDecode puts a request into the first batch of its model that it fits into,
-// else opens one on the worker with the fewest.
-func (p *aegaeon) toDecode(r *request) {
-	fewest := p.decode[0]
-	for _, w := range p.decode {
-		if w.join(r) {
-			return
-		}
-		if len(w.batches) < len(fewest.batches) {
-			fewest = w
-		}
-	}
-	fewest.open(r)
-}
-
 // gpu is what both sorts of worker have: a model that is loaded, with the next
 // one fetched to the host's side while the device computes.
 type gpu struct {
 	s         *System
+	id        int
 	st        status
 	loaded    *model
 	computeMs int64 // since the last switch
@@ -93,7 +145,7 @@ const minSwitchMs = 10
 func (g *gpu) load(m *model) int64 {
 	ms := max(minSwitchMs, m.loadMs-g.computeMs) + g.s.cfg.SwitchOverheadMs
 	g.loaded, g.computeMs = m, 0
-	g.s.stats.ModelSwitches++
+	g.s.switched(g.id, m)
 	return ms
 }
 
@@ -119,7 +171,7 @@ type prefillWorker struct {
 }
 
 func (w *prefillWorker) hasWork() bool { return len(w.groups) > 0 }
-func (w *prefillWorker) lost()         {} // take looks for itself
+func (w *prefillWorker) lost()         {} // see take
 
 func (w *prefillWorker) wait(p phase, ms int64) {
 	w.phase, w.st.busy = p, true
@@ -138,7 +190,7 @@ func (w *prefillWorker) fire() {
 		if !r.done {
 			w.p.ready = append(w.p.ready, r)
 		}
-		w.s.reschedule(nil)
+		w.s.reschedule(w.p.node, nil)
 	}
 	w.next()
 }
@@ -155,33 +207,31 @@ func (w *prefillWorker) next() {
 	}
 }
 
-// take removes the next request that still waits from the first group. A group
-// that this empties stays until the worker looks again: while the request runs,
-// others of its model may still join it and need no switch.
+// take removes the next request from the first group, and the group with its last
+// one. A request that has failed meanwhile is taken like any other, and costs its
+// prefill: the published policy does not look.
 func (w *prefillWorker) take() *request {
-	for len(w.groups) > 0 {
-		g := w.groups[0]
-		for len(g.reqs) > 0 {
-			r := g.reqs[0]
-			g.reqs[0] = nil
-			g.reqs = g.reqs[1:]
-			g.total -= r.context()
-			if !r.done {
-				return r
-			}
-		}
+	if len(w.groups) == 0 {
+		return nil
+	}
+	g := w.groups[0]
+	r := g.reqs[0]
+	g.reqs[0] = nil
+	g.reqs = g.reqs[1:]
+	g.total -= r.context()
+	if len(g.reqs) == 0 {
 		n := copy(w.groups, w.groups[1:])
 		w.groups[n] = nil
 		w.groups = w.groups[:n]
 	}
-	return nil
+	return r
 }
 
 func (w *prefillWorker) run() {
 	c := w.current.context()
 	ms := toMs(w.loaded.prefillS(c, c*c))
 	w.computeMs += ms
-	w.s.stats.PrefillSteps++
+	w.s.prefilled(w.id, w.loaded, c)
 	w.s.noteKV(c, w.loaded)
 	w.wait(phasePrefill, ms)
 }

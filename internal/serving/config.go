@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -57,6 +58,21 @@ type Config struct {
 	PatienceMs int64
 	// TPOTTargetS steers the quotas of PolicyAegaeon; default 0.1.
 	TPOTTargetS float64
+	// WorkStealing lets idle decode workers of PolicyAegaeon take batches over;
+	// StealMinGap is the least difference of batches; default MinStealGap.
+	WorkStealing bool
+	StealMinGap  int
+	// Nodes share the workers, and the prefill workers, out evenly; default 1. A
+	// request stays on one node.
+	Nodes int
+	// Replicas is on how many nodes a model is placed; default 1.
+	Replicas int
+	// Routing chooses among a model's nodes; default RouteLeastOutstanding.
+	Routing string
+	// Placement chooses a model's nodes; default PlaceLeastLoaded.
+	Placement string
+	// ModelCacheGB is the host memory of a node for weights; 0 holds all models.
+	ModelCacheGB float64
 }
 
 const (
@@ -80,6 +96,9 @@ func (c Config) withDefaults() Config {
 	if c.TPOTTargetS == 0 {
 		c.TPOTTargetS = defaultTPOTS
 	}
+	c.StealMinGap = cmp.Or(c.StealMinGap, MinStealGap)
+	c.Nodes, c.Replicas = cmp.Or(c.Nodes, 1), cmp.Or(c.Replicas, 1)
+	c.Routing, c.Placement = cmp.Or(c.Routing, RouteLeastOutstanding), cmp.Or(c.Placement, PlaceLeastLoaded)
 	return c
 }
 
@@ -104,6 +123,28 @@ func (c Config) Check() error {
 		return fmt.Errorf("%d prefill workers of %d: policy %s wants at least one, and one left to decode", c.PrefillWorkers, c.Workers, c.Policy)
 	case c.Policy != PolicyAegaeon && c.PrefillWorkers != 0:
 		return fmt.Errorf("policy %s has no prefill workers: leave them out", c.Policy)
+	case c.Policy != PolicyAegaeon && c.WorkStealing:
+		return fmt.Errorf("policy %s has no decode workers that could steal: leave work stealing out", c.Policy)
+	case c.StealMinGap < MinStealGap:
+		return fmt.Errorf("least gap of batches to steal = %d: want %d or more", c.StealMinGap, MinStealGap)
+	}
+	return c.checkNodes()
+}
+
+func (c Config) checkNodes() error {
+	switch {
+	case c.Nodes < 1 || c.Nodes > c.Workers:
+		return fmt.Errorf("nodes = %d: want 1 to %d, the number of workers", c.Nodes, c.Workers)
+	case c.Workers%c.Nodes != 0 || c.PrefillWorkers%c.Nodes != 0:
+		return fmt.Errorf("%d workers, %d of which prefill, cannot be shared out over %d nodes evenly: change one of the numbers", c.Workers, c.PrefillWorkers, c.Nodes)
+	case c.Replicas < 1 || c.Replicas > c.Nodes:
+		return fmt.Errorf("replicas = %d: want 1 to %d, the number of nodes", c.Replicas, c.Nodes)
+	case !slices.Contains(RoutingPolicies, c.Routing):
+		return fmt.Errorf("routing policy %q: want one of %s", c.Routing, strings.Join(RoutingPolicies, ", "))
+	case !slices.Contains(PlacementPolicies, c.Placement):
+		return fmt.Errorf("placement policy %q: want one of %s", c.Placement, strings.Join(PlacementPolicies, ", "))
+	case !(c.ModelCacheGB >= 0) || math.IsInf(c.ModelCacheGB, 0):
+		return fmt.Errorf("model cache of %v GB: want 0 or more", c.ModelCacheGB)
 	}
 	return nil
 }
@@ -117,6 +158,8 @@ type model struct {
 	capacity int // tokens of KV
 	fit      Fit
 	batch    float64 // the batch term, 0 for the actual one
+	bytes    int64   // of weights
+	nodes    []int   // that have it ready
 }
 
 func (c Config) models() ([]*model, error) {
@@ -125,7 +168,7 @@ func (c Config) models() ([]*model, error) {
 	}
 	var out []*model
 	for i, s := range c.Models {
-		m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps}
+		m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps, bytes: int64(s.Base.MemoryGB * gib)}
 		if m.capacity < 1 {
 			return nil, fmt.Errorf("model %s of %v GB leaves no room for KV in the %v GB of %s: take another device", s.Name, s.Base.MemoryGB, c.Device.MemoryGB, c.Device.Name)
 		}

@@ -1,9 +1,6 @@
 package serving
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 const (
 	// kvMsPerToken is what moving a token's KV takes at 1 GB/s: half a megabyte.
@@ -16,16 +13,14 @@ const (
 	minTokenS = 1e-6
 )
 
-// decodeBatch is requests of one model that decode together.
+// decodeBatch is requests of one model that decode together. One whose requests are
+// all finished stays in its round and takes others of its model.
 type decodeBatch struct {
+	id      int64
 	m       *model
 	reqs    []*request
 	total   int // contexts
 	quotaMs int64
-}
-
-func (b *decodeBatch) fits(r *request) bool {
-	return b.m == r.m && len(b.reqs) > 0 && b.total+r.context() <= b.m.capacity
 }
 
 func (b *decodeBatch) add(r *request) {
@@ -33,11 +28,18 @@ func (b *decodeBatch) add(r *request) {
 	b.total += r.context()
 }
 
-// decodeWorker works in rounds: every batch has a turn of the length of its quota.
+// decodeWorker works in rounds: every batch that is there when a round begins has a
+// turn of the length of its quota. What comes meanwhile joins batches that it fits
+// into, or waits for the next round.
 type decodeWorker struct {
 	gpu
-	batches []*decodeBatch // of this round, in order of their turns
-	turn    int
+	p     *aegaeon
+	tally DecodeLoad
+	inbox []*request // dispatched here, not taken in yet
+	// batches begin with the one whose turn it is; at the end of its turn it goes
+	// to the end.
+	batches []*decodeBatch
+	turns   int // left in the round, 0 between rounds
 	phase   phase
 
 	running []*request // of the step under way: its batch may have more by now
@@ -49,34 +51,37 @@ type decodeWorker struct {
 
 func (w *decodeWorker) lost() {} // a request here has its first token
 
-// hasWork says whether any batch has requests left: those that are finished with
-// stay in the list until their round ends.
-func (w *decodeWorker) hasWork() bool {
-	return slices.ContainsFunc(w.batches, func(b *decodeBatch) bool { return len(b.reqs) > 0 })
-}
+// hasWork is asked of a worker that is idle.
+func (w *decodeWorker) hasWork() bool { return len(w.inbox)+len(w.batches) > 0 }
 
-// join adds a request to a batch that has room for it.
-func (w *decodeWorker) join(r *request) bool {
+// join puts a request into the first batch of its model that it fits into, else
+// into one of its own at the end.
+func (w *decodeWorker) join(r *request) {
 	for _, b := range w.batches {
-		if b.fits(r) {
+		if b.m == r.m && b.total+r.context() <= b.m.capacity {
 			b.add(r)
-			r.home = w
-			return true
+			return
 		}
 	}
-	return false
+	b := &decodeBatch{id: w.p.next, m: r.m}
+	w.p.next++
+	b.add(r)
+	w.batches = append(w.batches, b)
 }
 
-// open begins a batch at the end of the round, for one step.
-func (w *decodeWorker) open(r *request) {
-	b := &decodeBatch{m: r.m}
-	b.add(r)
-	r.home = w
-	w.batches = append(w.batches, b)
+// accept takes in what was dispatched here. It has no quota in this round unless it
+// finds a batch.
+func (w *decodeWorker) accept() {
+	for _, r := range w.inbox {
+		w.join(r)
+	}
+	clear(w.inbox)
+	w.inbox = w.inbox[:0]
 }
 
 func (w *decodeWorker) wait(p phase, ms int64) {
 	w.phase, w.st.busy = p, true
+	w.tally.ActiveMs += ms
 	w.s.events.push(w.s.nowMs+ms, w)
 }
 
@@ -85,6 +90,7 @@ func (w *decodeWorker) fire() {
 	case phaseWake:
 		w.round()
 	case phaseSwitch:
+		w.accept()
 		w.move()
 	case phaseKV:
 		w.begin()
@@ -93,24 +99,36 @@ func (w *decodeWorker) fire() {
 	}
 }
 
-// round packs what is there into batches and begins the first turn.
+// round packs what is there into batches anew, may hand one of them to an idle
+// worker if a round has just ended, and begins the first turn.
 func (w *decodeWorker) round() {
 	var reqs []*request
+	ended := len(w.batches) > 0 && w.phase != phaseWake
 	for _, b := range w.batches {
 		reqs = append(reqs, b.reqs...)
 	}
-	slices.SortFunc(reqs, func(a, b *request) int {
-		return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), cmp.Compare(a.Index, b.Index))
-	})
-	w.batches, w.turn = w.batches[:0], 0
+	reqs = append(reqs, w.inbox...)
+	clear(w.inbox)
+	clear(w.batches)
+	w.inbox, w.batches = w.inbox[:0], w.batches[:0]
+	slices.SortFunc(reqs, inOrder)
 	for _, r := range reqs {
-		if !w.join(r) {
-			w.open(r)
-		}
+		w.join(r)
 	}
-	slices.SortStableFunc(w.batches, func(a, b *decodeBatch) int { return cmp.Compare(a.m.name, b.m.name) })
+	if ended {
+		w.tally.Rounds++
+	}
+	if len(w.batches) == 0 {
+		w.phase, w.st.busy = phaseWake, false
+		return
+	}
+	slices.SortStableFunc(w.batches, func(a, b *decodeBatch) int { return w.p.names[a.m.index] - w.p.names[b.m.index] })
+	if ended && w.s.cfg.WorkStealing {
+		w.offer()
+	}
 	w.quotas()
-	w.next()
+	w.turns = len(w.batches)
+	w.turn()
 }
 
 // quotas shares time out so that every batch can keep its token rate, in spite of
@@ -136,30 +154,19 @@ func (w *decodeWorker) quotas() {
 	}
 }
 
-// next begins the turn of the first batch, from w.turn on, that has requests left; after
-// the last one a new round, or nothing.
-func (w *decodeWorker) next() {
-	for w.turn < len(w.batches) && len(w.batches[w.turn].reqs) == 0 {
-		w.turn++
+// turn begins the turn of the first batch.
+func (w *decodeWorker) turn() {
+	if m := w.batches[0].m; m != w.loaded {
+		w.tally.Switches++
+		w.wait(phaseSwitch, w.gpu.load(m))
+		return
 	}
-	switch {
-	case w.turn == len(w.batches) && w.hasWork():
-		w.round()
-	case w.turn == len(w.batches):
-		clear(w.batches)
-		w.batches, w.turn = w.batches[:0], 0
-		w.phase, w.st.busy = phaseWake, false
-	case w.batches[w.turn].m != w.loaded:
-		w.wait(phaseSwitch, w.load(w.batches[w.turn].m))
-	default:
-		w.move()
-	}
+	w.move()
 }
 
 // move brings the KV of the batch in.
 func (w *decodeWorker) move() {
-	b := w.batches[w.turn]
-	w.wait(phaseKV, toMs(float64(b.total)*kvMsPerToken/w.s.cfg.BandwidthGBps/1000))
+	w.wait(phaseKV, toMs(float64(w.batches[0].total)*kvMsPerToken/w.s.cfg.BandwidthGBps/1000))
 }
 
 func (w *decodeWorker) begin() {
@@ -170,7 +177,7 @@ func (w *decodeWorker) begin() {
 
 // form takes what the batch holds for the coming steps.
 func (w *decodeWorker) form() {
-	w.running = append(w.running[:0], w.batches[w.turn].reqs...)
+	w.running = append(w.running[:0], w.batches[0].reqs...)
 	w.left = maxMsInt
 	for _, r := range w.running {
 		w.left = min(w.left, r.OutputTokens-r.progress)
@@ -178,9 +185,10 @@ func (w *decodeWorker) form() {
 }
 
 func (w *decodeWorker) decode() {
-	b := w.batches[w.turn]
+	b := w.batches[0]
 	w.stepMs = toMs(b.m.decodeS(b.total, len(w.running)))
-	w.s.stats.DecodeSteps++
+	w.tally.Steps++
+	w.s.decoded(w.id, b.m, b.total)
 	w.s.noteKV(b.total, b.m)
 	w.wait(phaseDecode, w.stepMs)
 }
@@ -188,25 +196,39 @@ func (w *decodeWorker) decode() {
 // stepped is the end of a step: the turn goes on until its quota is used up, all
 // are finished, or what the batch has grown to no longer fits.
 func (w *decodeWorker) stepped() {
-	b := w.batches[w.turn]
+	b := w.batches[0]
 	w.times = append(w.times, w.s.nowMs)
 	b.total += len(w.running)
 	w.usedMs += w.stepMs
 	w.computeMs += w.stepMs
+	w.tally.OutputTokens += int64(len(w.running))
 	w.left--
-	over := w.usedMs >= b.quotaMs || b.total > b.m.capacity
-	if w.left > 0 && !over && len(w.running) == len(b.reqs) {
+	if w.left > 0 && w.usedMs < b.quotaMs && len(w.inbox) == 0 && b.total <= b.m.capacity {
 		w.decode()
 		return
 	}
 	w.flush(b)
-	if over || len(b.reqs) == 0 {
-		w.turn++
-		w.next()
+	w.accept()
+	if w.usedMs < b.quotaMs && len(b.reqs) > 0 && b.total <= b.m.capacity {
+		w.form()
+		w.decode()
 		return
 	}
-	w.form()
-	w.decode()
+	w.endTurn()
+}
+
+// endTurn goes on with the next batch of the round, or a new round.
+func (w *decodeWorker) endTurn() {
+	w.tally.Turns++
+	first, last := w.batches[0], len(w.batches)-1
+	copy(w.batches, w.batches[1:])
+	w.batches[last] = first
+	w.turns--
+	if w.turns > 0 {
+		w.turn()
+		return
+	}
+	w.round()
 }
 
 // flush gives the running requests their tokens and removes the finished ones.
@@ -225,4 +247,58 @@ func (w *decodeWorker) flush(b *decodeBatch) {
 	}
 	clear(b.reqs[len(kept):])
 	b.reqs = kept
+}
+
+// offer lets an idle worker of the node take one batch over.
+func (w *decodeWorker) offer() {
+	if len(w.batches) < 2 {
+		return
+	}
+	own := w.snapshot()
+	var others []StealWorker
+	for _, o := range w.p.decode {
+		if o != w {
+			others = append(others, o.snapshot())
+		}
+	}
+	s, why := PlanSteal(own, others, w.s.cfg.StealMinGap)
+	if why == "" {
+		i := slices.IndexFunc(w.p.decode, func(o *decodeWorker) bool { return o.id == s.Receiver })
+		receiver := w.p.decode[i]
+		if why = CheckSteal(s, w.snapshot(), receiver.snapshot(), w.s.cfg.StealMinGap); why == "" {
+			w.give(receiver, s.Position)
+		}
+	}
+	w.s.steals.Count(s, why)
+	w.s.note(Event{Kind: EventSteal, Worker: w.id, To: s.Receiver, Why: why})
+}
+
+func (w *decodeWorker) snapshot() StealWorker {
+	out := StealWorker{ID: w.id, Loaded: -1}
+	if w.loaded != nil {
+		out.Loaded = w.loaded.index
+	}
+	for _, b := range w.batches {
+		out.Batches = append(out.Batches, StealBatch{ID: b.id, Model: b.m.index, KVInHost: true})
+	}
+	for _, r := range w.inbox { // on its way: no longer without work
+		out.Batches = append(out.Batches, StealBatch{ID: -1, Model: r.m.index, Started: true})
+	}
+	return out
+}
+
+// give hands a batch over, whole: it has one owner before and after.
+func (w *decodeWorker) give(to *decodeWorker, position int) {
+	b := w.batches[position]
+	w.batches = slices.Delete(w.batches, position, position+1)
+	to.batches = append(to.batches, b)
+	for _, r := range b.reqs {
+		r.home = to
+	}
+	w.tally.Donated++
+	to.tally.Received++
+	if !to.st.busy {
+		to.st.busy = true
+		w.s.events.push(w.s.nowMs, to)
+	}
 }

@@ -22,6 +22,7 @@ const (
 // of them finishes, the queue changes, or a policy wants to know.
 type plainWorker struct {
 	s      *System
+	id     int
 	st     status
 	loaded *model
 	queue  []*request
@@ -100,7 +101,7 @@ func (w *plainWorker) next() {
 		}
 		w.resident = w.resident[:0]
 		w.loaded = w.queue[0].m
-		w.s.stats.ModelSwitches++
+		w.s.switched(w.id, w.loaded)
 		w.wait(phaseSwitch, w.loaded.loadMs+w.s.cfg.SwitchOverheadMs)
 	default:
 		w.start()
@@ -181,18 +182,18 @@ func (w *plainWorker) prefill(walked []*request) {
 			w.batch = append(w.batch, r)
 		}
 	}
-	w.s.stats.PrefillSteps++
+	w.s.prefilled(w.id, w.loaded, tokens)
 	w.wait(phasePrefill, toMs(w.loaded.prefillS(tokens, squares)))
 }
 
 func (w *plainWorker) decode() {
-	w.s.stats.DecodeSteps++
+	w.s.decoded(w.id, w.loaded, w.total)
 	w.wait(phaseDecode, toMs(w.loaded.decodeS(w.total, len(w.batch))))
 }
 
-func newPlainWorkers(s *System) (list []*plainWorker, all []worker) {
-	for range s.cfg.Workers {
-		w := &plainWorker{s: s}
+func newPlainWorkers(s *System, n *node) (list []*plainWorker, all []worker) {
+	for i := range s.cfg.Workers / s.cfg.Nodes {
+		w := &plainWorker{s: s, id: n.index*(s.cfg.Workers/s.cfg.Nodes) + i}
 		list, all = append(list, w), append(all, w)
 	}
 	return list, all

@@ -21,9 +21,9 @@ type plusBatch struct {
 	cost float64 // estimated seconds
 }
 
-func newPlus(s *System) *plus {
+func newPlus(s *System, n *node) *plus {
 	p := &plus{s: s}
-	p.list, p.all = newPlainWorkers(s)
+	p.list, p.all = newPlainWorkers(s, n)
 	p.queues = make([]plusQueue, len(p.list))
 	for i := range p.queues {
 		p.queues[i].open = make([]int, len(s.models))

@@ -23,9 +23,9 @@ type note struct {
 	count int
 }
 
-func newSLLM(s *System) *sllm {
+func newSLLM(s *System, n *node) *sllm {
 	p := &sllm{s: s}
-	p.list, p.all = newPlainWorkers(s)
+	p.list, p.all = newPlainWorkers(s, n)
 	p.notes = make([]note, len(p.list))
 	return p
 }

@@ -37,6 +37,8 @@ const (
 	FailedPatience Failure = "patience"
 	// FailedCapacity: its KV would not fit into the device even alone.
 	FailedCapacity Failure = "capacity"
+	// FailedReplica: no node has its model ready.
+	FailedReplica Failure = "no_replica"
 )
 
 // Stats count what happened.
@@ -45,6 +47,7 @@ type Stats struct {
 	Finished         int   `json:"finished"`
 	FailedPatience   int   `json:"failed_patience"`
 	FailedCapacity   int   `json:"failed_capacity"`
+	FailedReplica    int   `json:"failed_replica"`
 	Tokens           int64 `json:"tokens"` // of finished requests
 	ModelSwitches    int64 `json:"model_switches"`
 	PrefillSteps     int64 `json:"prefill_steps"`
@@ -64,6 +67,7 @@ type request struct {
 	seen     uint64
 	tokens   []int64
 	home     worker // told when the request fails behind its back
+	node     *node
 }
 
 func (r *request) context() int { return r.InputTokens + r.progress }
@@ -90,6 +94,13 @@ type policy interface {
 	workers() []worker
 }
 
+// node is some of the workers with a policy of their own. A request stays on one.
+type node struct {
+	index   int
+	policy  policy
+	workers []worker
+}
+
 // System is a serving system under simulation.
 type System struct {
 	cfg    Config
@@ -97,8 +108,12 @@ type System struct {
 	clock  Clock
 	events events
 	nowMs  int64
-	policy policy
-	all    []worker
+	nodes  []*node
+	router *Router
+	placer *Placer
+	steals StealStats
+	// observe, unless nil, sees what happens.
+	observe func(Event)
 	// waiting holds, in order of arrival, what may still fail for want of a token.
 	waiting []*request
 	head    int
@@ -121,17 +136,52 @@ func NewOn(clock Clock, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
-	s := &System{cfg: cfg, models: models, clock: clock}
-	switch cfg.Policy {
-	case PolicyServerlessLLM:
-		s.policy = newSLLM(s)
-	case PolicyServerlessLLMPlus:
-		s.policy = newPlus(s)
-	default:
-		s.policy = newAegaeon(s)
+	s := &System{cfg: cfg, models: models, clock: clock, steals: StealStats{Enabled: cfg.WorkStealing, MinGap: cfg.StealMinGap, Rejections: map[StealRejection]int{}}}
+	for i := range cfg.Nodes {
+		n := &node{index: i}
+		switch cfg.Policy {
+		case PolicyServerlessLLM:
+			n.policy = newSLLM(s, n)
+		case PolicyServerlessLLMPlus:
+			n.policy = newPlus(s, n)
+		default:
+			n.policy = newAegaeon(s, n)
+		}
+		n.workers = n.policy.workers()
+		s.nodes = append(s.nodes, n)
 	}
-	s.all = s.policy.workers()
+	if err := s.place(); err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
 	return s, nil
+}
+
+// place deploys every model, in order, on its nodes.
+func (s *System) place() error {
+	var err error
+	if s.router, err = NewRouter(s.cfg.Routing, s.cfg.Nodes); err != nil {
+		return err
+	}
+	bytes := int64(min(s.cfg.ModelCacheGB*gib, 1<<60))
+	if bytes == 0 {
+		for _, m := range s.models {
+			bytes += m.bytes
+		}
+	}
+	var caches []*ModelCache
+	for range s.nodes {
+		caches = append(caches, NewModelCache(bytes))
+	}
+	if s.placer, err = NewPlacer(s.cfg.Placement, caches); err != nil {
+		return err
+	}
+	for _, m := range s.models {
+		s.placer.Deploy(m.index, []int64{m.bytes}, s.cfg.Replicas, Idle)
+	}
+	for _, m := range s.models {
+		m.nodes = s.placer.Ready(m.index)
+	}
+	return nil
 }
 
 // cancelEvery is after how many events a simulation looks whether it was cancelled.
@@ -190,16 +240,24 @@ func (s *System) arrive(in Request) error {
 		s.fail(r, FailedCapacity)
 		return nil
 	}
+	at, ok := s.router.Assign(s.stats.Requests-1, in.Model, r.m.nodes)
+	if !ok {
+		s.fail(r, FailedReplica)
+		return nil
+	}
+	r.node = s.nodes[at]
+	s.note(Event{Kind: EventRoute, Request: in.Index, Model: in.Model, Node: at})
 	s.waiting = append(s.waiting, r)
-	s.reschedule(r)
+	s.reschedule(r.node, r)
 	return nil
 }
 
-// reschedule is what happens at every arrival, and when a policy asks for it.
-func (s *System) reschedule(r *request) {
+// reschedule is what happens on a node at every arrival, and when its policy asks
+// for it.
+func (s *System) reschedule(n *node, r *request) {
 	s.expire()
-	s.policy.schedule(r)
-	for _, w := range s.all {
+	n.policy.schedule(r)
+	for _, w := range n.workers {
 		if st := w.status(); !st.busy && w.hasWork() {
 			st.busy = true
 			s.events.push(s.nowMs, w)
@@ -233,12 +291,23 @@ func (s *System) expire() {
 
 func (s *System) fail(r *request, why Failure) {
 	r.done = true
-	if why == FailedPatience {
+	switch why {
+	case FailedPatience:
 		s.stats.FailedPatience++
-	} else {
+	case FailedReplica:
+		s.stats.FailedReplica++
+	default:
 		s.stats.FailedCapacity++
 	}
+	s.note(Event{Kind: EventFail, Request: r.Index, Model: r.Model})
+	s.release(r)
 	s.hand(Outcome{Request: r.Request, Why: why, EndMs: s.nowMs})
+}
+
+func (s *System) release(r *request) {
+	if r.node != nil {
+		s.router.Release(r.node.index)
+	}
 }
 
 // step gives a request tokens at these times, and finishes it at its last one.
@@ -258,6 +327,8 @@ func (s *System) step(r *request, timesMs ...int64) {
 	r.done = true
 	s.stats.Finished++
 	s.stats.Tokens += int64(r.progress)
+	s.note(Event{Kind: EventFinish, Request: r.Index, Model: r.Model, Tokens: r.progress})
+	s.release(r)
 	s.hand(Outcome{Request: r.Request, Finished: true, EndMs: r.tokens[r.progress-1], TokensMs: r.tokens})
 	s.spare = append(s.spare, r.tokens[:0])
 	r.tokens = nil
