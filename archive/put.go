@@ -20,9 +20,10 @@ import (
 
 // treeSource is a folder on its way into the store.
 type treeSource struct {
-	dir   string
-	root  *os.Root
-	found []scanned
+	dir    string
+	root   *os.Root
+	opener *opener
+	found  []scanned
 }
 
 func (t *treeSource) full(i int) string { return filepath.Join(t.dir, t.found[i].entry.Path) }
@@ -48,9 +49,13 @@ type statter interface{ Stat() (fs.FileInfo, error) }
 
 // same compares what stat says now with what it said when the folder was scanned.
 func (t *treeSource) same(i int, info fs.FileInfo) error {
-	was, now := t.found[i].stamp, statcache.StampOf(info)
+	return t.sameStamp(i, statcache.StampOf(info), info.Mode().IsRegular())
+}
+
+func (t *treeSource) sameStamp(i int, now statcache.Stamp, regular bool) error {
+	was := t.found[i].stamp
 	was.CTime, now.CTime = 0, 0 // a new link or mode is no other content
-	if was != now || !info.Mode().IsRegular() {
+	if was != now || !regular {
 		return errors.New("it changed while it was being stored")
 	}
 	return nil
@@ -95,7 +100,12 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
 	defer root.Close()
-	src := &treeSource{dir: dir, root: root}
+	open, err := newOpener(root)
+	if err != nil {
+		return none, "", fmt.Errorf("store tree: %w", err)
+	}
+	defer open.Close()
+	src := &treeSource{dir: dir, root: root, opener: open}
 	if src.found, err = scan(ctx, dir, root); err != nil {
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
@@ -125,7 +135,7 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 		case e.Size > 0:
 			small = append(small, i)
 		default:
-			f, err := src.openFile(i) // unreadable is an error here as elsewhere
+			f, err := src.openSmall(i) // unreadable is an error here as elsewhere
 			if err != nil {
 				return nil, err
 			}

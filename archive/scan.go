@@ -155,8 +155,7 @@ func scanOne(fd int, name, rel string) (scanned, error) {
 	default:
 		return scanned{}, fmt.Errorf("is a %s: only files, folders and symbolic links can be stored", fileType(st.Mode).Type())
 	}
-	stamp := statcache.Stamp{Dev: st.Dev, Ino: st.Ino, Size: st.Size, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}
-	return scanned{entry: e, stamp: stamp}, nil
+	return scanned{entry: e, stamp: stampOf(&st)}, nil
 }
 
 func retry(call func() error) error {

@@ -173,11 +173,11 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	f, err := x.src.openFile(i)
+	f, err := x.src.openSmall(i)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	began, start := time.Now(), p.Len()
 	if err := tar.NewWriter(p).WriteHeader(packHeader(e.Path, e.Executable, e.Size)); err != nil {
 		return fmt.Errorf("store %s: %w", x.src.full(i), err)
@@ -201,7 +201,8 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
 	}
 	p.Write(make([]byte, (512-size%512)%512))
 	e.Digest = schemas.DigestFromSum(sum[:])
-	if err := x.settle(i, f, began, sum); err != nil {
+	now, regular, err := f.stamp()
+	if err := x.settleStamp(i, now, regular, err, began, sum); err != nil {
 		return err
 	}
 	x.progress.add(e.Size)
@@ -211,13 +212,20 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
 // settle makes sure that a file is still what it was, and remembers it.
 func (x *treePut) settle(i int, f statter, began time.Time, sum statcache.Sum) error {
 	info, err := f.Stat()
+	if err != nil {
+		return x.settleStamp(i, statcache.Stamp{}, false, err, began, sum)
+	}
+	return x.settleStamp(i, statcache.StampOf(info), info.Mode().IsRegular(), nil, began, sum)
+}
+
+func (x *treePut) settleStamp(i int, now statcache.Stamp, regular bool, err error, began time.Time, sum statcache.Sum) error {
 	if err == nil {
-		err = x.src.same(i, info)
+		err = x.src.sameStamp(i, now, regular)
 	}
 	if err != nil {
 		return fmt.Errorf("store %s: it changed while it was read, or cannot be read: %w", x.src.full(i), err)
 	}
-	x.s.caches.files.Remember(x.src.found[i].stamp, statcache.StampOf(info), began, sum, x.src.dir)
+	x.s.caches.files.Remember(x.src.found[i].stamp, now, began, sum, x.src.dir)
 	return nil
 }
 

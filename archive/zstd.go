@@ -41,16 +41,21 @@ func isFlat(b []byte) bool {
 	if len(b) < 256 {
 		return false
 	}
-	b = b[:min(len(b), 64<<10)]
 	var counts [256]uint64
-	for _, x := range b {
-		counts[x]++
+	n := uint64(0)
+	// Four stretches are enough; a file of a few kilobytes is counted whole.
+	const stretch = 1 << 10
+	for i := range 4 {
+		at := i * max(stretch, (len(b)-stretch)/3)
+		for _, x := range b[min(at, len(b)):min(at+stretch, len(b))] {
+			counts[x]++
+			n++
+		}
 	}
 	var squares uint64
 	for _, c := range counts {
 		squares += c * c
 	}
-	n := uint64(len(b))
 	return 256*squares < 2*n*n+256*n
 }
 

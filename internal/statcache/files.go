@@ -64,12 +64,26 @@ func (s Stamp) value() []byte {
 
 // Lookup returns the digest of the file that stat describes, if it is known.
 func (f *Files) Lookup(s Stamp) (sum Sum, ok bool) {
+	sum, _, ok = f.LookupMarked(s)
+	return sum, ok
+}
+
+// markBit of a row's size is the mark: no file is that long.
+const markBit = 1 << 62
+
+// LookupMarked is Lookup that returns also what was remembered beside the digest.
+func (f *Files) LookupMarked(s Stamp) (sum Sum, mark, ok bool) {
 	v, ok := f.Get(s.key())
-	if !ok || string(v[:24]) != string(s.value()) {
-		return sum, false
+	if !ok {
+		return sum, false, false
+	}
+	size := binary.LittleEndian.Uint64(v)
+	mark = size&markBit != 0
+	if int64(size&^markBit) != s.Size || string(v[8:24]) != string(s.value()[8:]) {
+		return sum, false, false
 	}
 	copy(sum[:], v[24:])
-	return sum, true
+	return sum, mark, true
 }
 
 // Remember keeps a digest for the next Save. before is the stamp that was taken
@@ -78,9 +92,22 @@ func (f *Files) Lookup(s Stamp) (sum Sum, ok bool) {
 // without changing its stamp is not remembered, nor is one on a disk whose
 // inodes and times need not be this host's; path is any path on that disk.
 func (f *Files) Remember(before, after Stamp, began time.Time, sum Sum, path string) {
-	if before == after && Settled(before, began) && f.onLocalDisk(before.Dev, path) {
-		f.Put(before.key(), append(before.value(), sum[:]...))
+	f.RememberMarked(before, after, began, sum, false, path)
+}
+
+// RememberMarked is Remember that keeps one thing more that the content decides.
+func (f *Files) RememberMarked(before, after Stamp, began time.Time, sum Sum, mark bool, path string) {
+	if before != after || !Settled(before, began) || !f.onLocalDisk(before.Dev, path) {
+		return
 	}
+	if before.Size&markBit != 0 {
+		return
+	}
+	key := before.key()
+	if mark {
+		before.Size |= markBit
+	}
+	f.Put(key, append(before.value(), sum[:]...))
 }
 
 // Settled says that a write after began must leave another stamp than s.
