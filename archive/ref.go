@@ -133,7 +133,8 @@ func isFile(p string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// OpenLayout opens an OCI image layout in a folder or a tar for reading.
+// OpenLayout opens an OCI image layout in a folder or a tar for reading. Runs in
+// it that are wrapped as images are seen as they were before.
 func OpenLayout(place string) (*Layout, error) {
 	info, err := os.Stat(place)
 	if err != nil {
@@ -144,12 +145,12 @@ func OpenLayout(place string) (*Layout, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Layout{src: src, name: place}, nil
+		return &Layout{src: unwrap(src), name: place}, nil
 	}
 	if !isFile(filepath.Join(place, "oci-layout")) {
 		return nil, fmt.Errorf("%s is neither an OCI layout (no oci-layout) nor an extracted run (no %s)", place, nameManifest)
 	}
-	return &Layout{src: folderSource{place}, name: place}, nil
+	return &Layout{src: unwrap(folderSource{place}), name: place}, nil
 }
 
 // pick finds a run among those of one layout. A tag goes before a prefix that

@@ -17,16 +17,14 @@ import (
 // For registries that take images only, a run travels in a wrapper: an image
 // manifest without artifactType, with an image config, whose first layer is the
 // run's own manifest, byte for byte, and whose other layers are the blobs that
-// it names. An annotation gives the run's digest. Whoever pulls reads the
+// it names. An annotation and a label give the run's digest. Whoever pulls reads the
 // wrapper only to find the run's manifest: the run and its digest are the same
 // as without. The media types of a wrapper are those that such registries take,
 // and say nothing about the content.
 
 const (
-	mediaImageConfig = "application/vnd.oci.image.config.v1+json"
-	mediaLayer       = "application/vnd.oci.image.layer.v1.tar"
-	mediaLayerZstd   = "application/vnd.oci.image.layer.v1.tar+zstd"
-	wrappedRun       = "vnd.assay.wrapped.run"
+	mediaLayer     = "application/vnd.oci.image.layer.v1.tar"
+	mediaLayerZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
 )
 
 // wrap makes the wrapper of a run, and its config.
@@ -45,15 +43,15 @@ func wrap(runManifest []byte, blobs []archive.BlobRef) (wrapper, config []byte, 
 		ids[i] = l.Digest
 	}
 	config, err = json.Marshal(map[string]any{
-		"architecture": "unknown", "os": "unknown", "config": map[string]any{},
+		"architecture": "unknown", "os": "unknown", "config": map[string]any{"Labels": map[string]string{archive.WrappedRun: string(digest)}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	wrapper, err = json.Marshal(manifest{SchemaVersion: 2, MediaType: mediaManifest, Layers: layers,
-		Config:      descriptor{MediaType: mediaImageConfig, Digest: schemas.DigestOf(config), Size: int64(len(config))},
-		Annotations: map[string]string{wrappedRun: string(digest)}})
+		Config:      descriptor{MediaType: archive.MediaImageConfig, Digest: schemas.DigestOf(config), Size: int64(len(config))},
+		Annotations: map[string]string{archive.WrappedRun: string(digest)}})
 	if err == nil && len(wrapper) > archive.MaxManifestBytes {
 		err = fmt.Errorf("the wrapper would have %d bytes, more than the limit of %d", len(wrapper), archive.MaxManifestBytes)
 	}
@@ -61,25 +59,56 @@ func wrap(runManifest []byte, blobs []archive.BlobRef) (wrapper, config []byte, 
 }
 
 // unwrap returns the run's manifest that a document of a registry holds: itself,
-// or what it wraps.
-func (c *client) unwrap(ctx context.Context, doc document) ([]byte, error) {
-	m, err := parse(doc.bytes)
+// or what it wraps. The wrapper is nil for a run that is not wrapped.
+func (c *client) unwrap(ctx context.Context, doc document) ([]byte, *archive.Wrapper, error) {
+	if _, err := parse(doc.bytes); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", doc.digest.Short(), err)
+	}
+	w := archive.ParseWrapper(doc.bytes)
+	if w == nil {
+		return doc.bytes, nil, nil
+	}
+	if w.Config.Size > archive.MaxManifestBytes {
+		return nil, nil, fmt.Errorf("the config of image %s has %d bytes, more than the limit of %d", doc.digest.Short(), w.Config.Size, archive.MaxManifestBytes)
+	}
+	config, err := c.fetchSmall(ctx, w.Config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doc.digest.Short(), err)
+		return nil, nil, fmt.Errorf("config of image %s: %w", doc.digest.Short(), err)
 	}
-	run := schemas.Digest(m.Annotations[wrappedRun])
-	if m.ArtifactType != "" || run == "" {
-		return doc.bytes, nil
+	if ok, err := w.Learn(config); err != nil || !ok {
+		return doc.bytes, nil, err
 	}
-	if len(m.Layers) == 0 || m.Layers[0].Digest != run || !run.Valid() {
-		return nil, fmt.Errorf("%s is the wrapper of run %s, but its first layer is not that", doc.digest.Short(), clean(string(run), nil))
-	}
-	if m.Layers[0].Size > archive.MaxManifestBytes {
-		return nil, fmt.Errorf("the wrapped manifest has %d bytes, more than the limit of %d", m.Layers[0].Size, archive.MaxManifestBytes)
-	}
-	b, err := c.fetchSmall(ctx, archive.BlobRef{Digest: run, Size: m.Layers[0].Size})
+	b, err := c.fetchWrapped(ctx, w)
 	if err != nil {
-		return nil, fmt.Errorf("wrapped manifest: %w", err)
+		return nil, nil, fmt.Errorf("wrapped manifest: %w", err)
+	}
+	return b, w, nil
+}
+
+// fetchWrapped reads the manifest of the run that w wraps. How long it is only
+// its layer tells, when another tool has not compressed it.
+func (c *client) fetchWrapped(ctx context.Context, w *archive.Wrapper) ([]byte, error) {
+	run := archive.BlobRef{Digest: w.Run, Size: archive.MaxManifestBytes}
+	layer, err := w.Layer(run)
+	if err != nil {
+		return nil, err
+	}
+	if layer.Size > archive.MaxManifestBytes {
+		return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", layer.Size, archive.MaxManifestBytes)
+	}
+	d := &download{c: c, blob: layer}
+	defer d.close()
+	plain, err := archive.Unpack(layer, run, d.reader(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer plain.Close()
+	b, err := io.ReadAll(io.LimitReader(plain, archive.MaxManifestBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if got := schemas.DigestOf(b); got != w.Run {
+		return nil, &archive.CorruptError{Blob: w.Run, Err: fmt.Errorf("registry %s sent %d bytes that hash to %s", c.repo.RegistryStr(), len(b), got)}
 	}
 	return b, nil
 }
@@ -114,8 +143,8 @@ func (m memory) OpenBlob(d schemas.Digest, offset int64) (io.ReadCloser, int64, 
 // plain form of a digest as a tag belongs to referrers.)
 func standIn(run schemas.Digest) string { return "run-" + run.Hex() }
 
-// find fetches the manifest of the run that ref names.
-func (c *client) find(ctx context.Context, ref Reference) ([]byte, error) {
+// find fetches the manifest of the run that ref names, and how it is wrapped.
+func (c *client) find(ctx context.Context, ref Reference) ([]byte, *archive.Wrapper, error) {
 	doc, err := c.getManifest(ctx, ref.manifest())
 	if status(err) == http.StatusNotFound && ref.Digest != "" {
 		if wrapped, werr := c.getManifest(ctx, standIn(ref.Digest)); werr == nil {
@@ -123,18 +152,18 @@ func (c *client) find(ctx context.Context, ref Reference) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if doc.media == mediaIndex || path.Base(doc.media) == "vnd.docker.distribution.manifest.list.v2+json" {
-		return nil, fmt.Errorf("%s is an image index, not a run", ref)
+		return nil, nil, fmt.Errorf("%s is an image index, not a run", ref)
 	}
-	b, err := c.unwrap(ctx, doc)
+	b, w, err := c.unwrap(ctx, doc)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	got := schemas.DigestOf(b)
 	if ref.Digest != "" && got != ref.Digest && doc.digest != ref.Digest {
-		return nil, &archive.CorruptError{Blob: ref.Digest, Err: fmt.Errorf("registry %s has %s under its name", c.repo.RegistryStr(), got)}
+		return nil, nil, &archive.CorruptError{Blob: ref.Digest, Err: fmt.Errorf("registry %s has %s under its name", c.repo.RegistryStr(), got)}
 	}
-	return b, nil
+	return b, w, nil
 }

@@ -25,7 +25,7 @@ func refuseArtifacts(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			refuse(w, 400, "MANIFEST_INVALID", "not JSON")
 			return
 		}
-		if m.ArtifactType != "" || m.Config.MediaType != mediaImageConfig {
+		if m.ArtifactType != "" || m.Config.MediaType != archive.MediaImageConfig {
 			refuse(w, 415, "MANIFEST_INVALID", "artifactType is not allowed here")
 			return
 		}
@@ -115,6 +115,18 @@ func TestHostilePulls(t *testing.T) {
 			_, _ = w.Write(change(bytes.Clone(raw)))
 		}
 	}
+	// wrapperBody gives a wrapper of the run, and its config.
+	wrapperBody := func(size int64, layers ...schemas.Digest) middleware {
+		config := wrapperConfig(layers...)
+		manifest := manifestBody(func([]byte) []byte { return wrapperOf(run, size, layers...) })
+		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if strings.HasSuffix(r.URL.Path, "/blobs/"+string(schemas.DigestOf(config))) {
+				_, _ = w.Write(config)
+				return
+			}
+			manifest(w, r, next)
+		}
+	}
 	text := func(from, to string) func([]byte) []byte {
 		return func(b []byte) []byte {
 			if !bytes.Contains(b, []byte(from)) {
@@ -138,8 +150,8 @@ func TestHostilePulls(t *testing.T) {
 		"no artifact":          {manifestBody(text(archive.ArtifactType, "application/x")), "a/b:t", "no assay run", false},
 		"an unknown layer":     {manifestBody(text(archive.MediaFiles, "application/x")), "a/b:t", "unknown media type", false},
 		"no JSON":              {manifestBody(func([]byte) []byte { return []byte("<html>") }), "a/b:t", "manifest", false},
-		"a wrapper of nothing": {manifestBody(func([]byte) []byte { return wrapperOf(run, 100) }), "a/b:t", "first layer", false},
-		"a wrapper too long":   {manifestBody(func([]byte) []byte { return wrapperOf(run, 5<<20, run) }), "a/b:t", "limit of 4194304", false},
+		"a wrapper of nothing": {wrapperBody(100), "a/b:t", "first layer", false},
+		"a wrapper too long":   {wrapperBody(5<<20, run), "a/b:t", "limit of 4194304", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,8 +185,15 @@ func TestHostilePulls(t *testing.T) {
 	}
 }
 
+func wrapperConfig(layers ...schemas.Digest) []byte {
+	b, _ := json.Marshal(map[string]any{"rootfs": map[string]any{"diff_ids": layers}})
+	return b
+}
+
 func wrapperOf(run schemas.Digest, size int64, layers ...schemas.Digest) []byte {
-	m := manifest{SchemaVersion: 2, MediaType: mediaManifest, Annotations: map[string]string{wrappedRun: string(run)}}
+	config := wrapperConfig(layers...)
+	m := manifest{SchemaVersion: 2, MediaType: mediaManifest, Annotations: map[string]string{archive.WrappedRun: string(run)},
+		Config: descriptor{MediaType: archive.MediaImageConfig, Digest: schemas.DigestOf(config), Size: int64(len(config))}}
 	for _, d := range layers {
 		m.Layers = append(m.Layers, descriptor{MediaType: mediaLayer, Digest: d, Size: size})
 	}

@@ -47,7 +47,7 @@ func Pull(ctx context.Context, into *archive.Store, from Reference, o PullOption
 	}
 	p := &pull{c: c, into: into, o: o, seen: map[schemas.Digest]bool{}}
 	p.c.progress.phase(PhasePull)
-	manifest, err := c.find(ctx, from)
+	manifest, wrapper, err := c.find(ctx, from)
 	if err != nil {
 		return fail(p.out, err)
 	}
@@ -62,7 +62,7 @@ func Pull(ctx context.Context, into *archive.Store, from Reference, o PullOption
 	if err != nil {
 		return fail(p.out, err)
 	}
-	err = errors.Join(p.run(ctx, manifest, o.Tags...), release())
+	err = errors.Join(p.run(ctx, manifest, wrapper, o.Tags...), release())
 	if err != nil {
 		return fail(p.out, err)
 	}
@@ -80,7 +80,7 @@ type pull struct {
 	seen map[schemas.Digest]bool
 }
 
-func (p *pull) run(ctx context.Context, manifest []byte, tags ...string) error {
+func (p *pull) run(ctx context.Context, manifest []byte, w *archive.Wrapper, tags ...string) error {
 	list, err := archive.ManifestBlobs(manifest)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (p *pull) run(ctx context.Context, manifest []byte, tags ...string) error {
 	p.out.Blobs += len(fresh)
 	p.out.Bytes += total
 	p.c.progress.add(0, total)
-	if err := p.blobs(ctx, fresh); err != nil {
+	if err := p.blobs(ctx, fresh, w); err != nil {
 		return err
 	}
 	if !p.o.NoSources {
@@ -122,7 +122,7 @@ func (p *pull) sources(ctx context.Context, manifest []byte, config archive.Blob
 		if p.runs[d] = true; len(p.runs) > maxSources {
 			return fmt.Errorf("more than %d source runs", maxSources)
 		}
-		m, err := p.c.find(ctx, Reference{repo: p.c.repo, Digest: d})
+		m, w, err := p.c.find(ctx, Reference{repo: p.c.repo, Digest: d})
 		if errors.Is(err, fs.ErrNotExist) {
 			if !p.into.HasRun(ctx, d) {
 				p.out.Missing = append(p.out.Missing, d)
@@ -133,7 +133,7 @@ func (p *pull) sources(ctx context.Context, manifest []byte, config archive.Blob
 			err = fmt.Errorf("the registry has run %s under its name", schemas.DigestOf(m))
 		}
 		if err == nil {
-			err = p.run(ctx, m)
+			err = p.run(ctx, m, w)
 		}
 		if err != nil {
 			return fmt.Errorf("source run %s: %w", d.Short(), err)
@@ -143,11 +143,11 @@ func (p *pull) sources(ctx context.Context, manifest []byte, config archive.Blob
 	return nil
 }
 
-func (p *pull) blobs(ctx context.Context, list []archive.BlobRef) error {
+func (p *pull) blobs(ctx context.Context, list []archive.BlobRef, w *archive.Wrapper) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, b := range list {
-		g.Go(func() error { return p.blob(gctx, b) })
+		g.Go(func() error { return p.blob(gctx, b, w) })
 	}
 	if err := g.Wait(); err != nil {
 		if ctx.Err() != nil {
@@ -158,7 +158,7 @@ func (p *pull) blobs(ctx context.Context, list []archive.BlobRef) error {
 	return nil
 }
 
-func (p *pull) blob(ctx context.Context, b archive.BlobRef) error {
+func (p *pull) blob(ctx context.Context, b archive.BlobRef, w *archive.Wrapper) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -170,9 +170,13 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef) error {
 	if !errors.Is(err, fs.ErrNotExist) && !corrupt(err) {
 		return err
 	}
-	d := &download{c: p.c, blob: b}
+	layer, err := w.Layer(b)
+	if err != nil {
+		return err
+	}
+	d := &download{c: p.c, blob: layer}
 	defer d.close()
-	if err := p.into.PutBlob(ctx, b.Digest, b.Size, d.reader(ctx)); err != nil {
+	if err := p.put(ctx, b, d); err != nil {
 		if corrupt(err) {
 			return fmt.Errorf("registry %s: %w", p.c.repo.RegistryStr(), err)
 		}
@@ -183,6 +187,16 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef) error {
 	p.out.BlobsMoved++
 	p.out.BytesMoved += d.got
 	return nil
+}
+
+// put stores what a download brings, which another tool may have compressed.
+func (p *pull) put(ctx context.Context, b archive.BlobRef, d *download) error {
+	plain, err := archive.Unpack(d.blob, b, d.reader(ctx))
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	return p.into.PutBlob(ctx, b.Digest, b.Size, plain)
 }
 
 // download is a blob as it comes in. When the connection breaks it goes on at

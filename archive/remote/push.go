@@ -260,7 +260,7 @@ func Check(ctx context.Context, ref Reference, o Options) (schemas.Digest, error
 	if err != nil {
 		return "", fmt.Errorf("reference %q: %w", ref, err)
 	}
-	b, err := c.find(ctx, ref)
+	b, _, err := c.find(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("reference %q: %w", ref, notFound(err))
 	}
