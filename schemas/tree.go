@@ -3,7 +3,6 @@ package schemas
 import (
 	"slices"
 	"sort"
-	"strings"
 )
 
 // Kinds of tree entries.
@@ -23,7 +22,8 @@ func TreeDigest(entries []TreeEntry) (Digest, error) {
 		entries = slices.Clone(entries)
 		sort.SliceStable(entries, byPath)
 	}
-	return treeDigest(entries)
+	d, _, _, err := SubTreeSums(entries, "")
+	return d, err
 }
 
 // SubTree returns the entries below prefix with the prefix cut from their
@@ -37,13 +37,8 @@ func SubTree(entries []TreeEntry, prefix string) []TreeEntry {
 	}
 	var out []TreeEntry
 	for _, e := range entries {
-		switch {
-		case strings.HasPrefix(e.Path, prefix+"/"):
-			e.Path = e.Path[len(prefix)+1:]
-			out = append(out, e)
-		case e.Path == prefix && e.Kind != EntryDir:
-			e.Path = prefix[strings.LastIndexByte(prefix, '/')+1:]
-			out = append(out, e)
+		if sub, ok := e.Below(prefix); ok {
+			out = append(out, sub)
 		}
 	}
 	return out

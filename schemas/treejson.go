@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -40,24 +39,6 @@ func WriteTree(w io.Writer, t Tree) error {
 		return err
 	}
 	return out.Flush()
-}
-
-// treeDigest is the digest of sorted entries.
-func treeDigest(entries []TreeEntry) (Digest, error) {
-	h := sha256.New()
-	buf := []byte{'['}
-	var err error
-	for i, e := range entries {
-		if buf, err = appendEntry(comma(buf, i), e, false); err != nil {
-			return "", fmt.Errorf("tree digest: %s: %w", e.Path, err)
-		}
-		if len(buf) > 1<<15 {
-			h.Write(buf)
-			buf = buf[:0]
-		}
-	}
-	h.Write(append(buf, ']'))
-	return DigestFromSum(h.Sum(nil)), nil
 }
 
 func comma(b []byte, i int) []byte {
