@@ -157,6 +157,11 @@ type ServiceView struct {
 	URL      string
 	Models   []string
 	Emulated bool
+	// ReadyMs is the time from the start of its process until it was ready; nil for
+	// one that was attached to.
+	ReadyMs *float64
+	// Uses counts the stages that this lifetime of the service has served before.
+	Uses int
 	// Dead reports why the service is gone, or "" while it lives.
 	Dead func() string
 	// Done is closed when the service is gone.

@@ -31,6 +31,7 @@ type unitState struct {
 	plan    schemas.PlanUnit
 	state   unitPhase
 	left    int // nodes not yet finished
+	uses    int // nodes that have begun to use it
 	attempt int
 	live    Service
 	record  schemas.ServiceRecord
@@ -134,6 +135,9 @@ func (l *loop) tryNode(n schemas.Node) {
 	l.measured = n.Measured
 	l.pending++
 	views := l.views(unitsOf(n))
+	for _, id := range unitsOf(n) {
+		l.units[id].uses++
+	}
 	go func() { l.results <- l.execute(l.ctx, n, views) }()
 }
 

@@ -105,7 +105,9 @@ func (l *loop) views(units []string) map[string]ServiceView {
 	m := map[string]ServiceView{}
 	for _, id := range units {
 		if u := l.units[id]; u.state == unitUp {
-			m[u.plan.Service] = u.live.View()
+			view := u.live.View()
+			view.Uses = u.uses
+			m[u.plan.Service] = view
 		}
 	}
 	return m

@@ -32,12 +32,15 @@ func MeasureMode(config map[string]any) (string, error) {
 	case ModeOpen:
 		err = openKeys(set)
 	case ModeClosed, ModeSequential:
-		err = refuseKeys(set, mode, "arrival", "max_in_flight", "duration")
+		err = refuseKeys(set, mode, "arrival", "max_in_flight")
 		if err == nil && set.Has("concurrency") != (mode == ModeClosed) {
 			err = errors.New("concurrency belongs to mode closed, and that mode needs it: sequential is one at a time")
 		}
 		if err == nil && !set.Has("workload") && !set.Has("prompts") {
-			err = needKeys(set, mode, "requests", "input", "output")
+			err = needKeys(set, mode, "input", "output")
+			if err == nil && !set.Has("requests") && !set.Has("duration") {
+				err = fmt.Errorf("%s needs requests or duration: what says when it ends", mode)
+			}
 		}
 	case ModeSwitch:
 		err = refuseKeys(set, mode, "workload", "prompts", "arrival", "max_in_flight", "duration", "concurrency", "requests")
@@ -46,6 +49,9 @@ func MeasureMode(config map[string]any) (string, error) {
 		}
 	default:
 		err = fmt.Errorf("mode %q: want open, closed, sequential or switch", mode)
+	}
+	if err == nil && set.Has("at_end") && (!set.Has("duration") || mode == ModeOpen) {
+		err = errors.New("at_end belongs to duration in a closed loop: a fixed number of requests is always waited for")
 	}
 	if err == nil && !set.Has("workload") {
 		err = refuseKeys(set, "generated requests or prompts", "window")

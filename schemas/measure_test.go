@@ -43,6 +43,11 @@ func TestMeasureMode(t *testing.T) {
 		{set("mode=switch", "input", "output", "workload"), "", "workload has no meaning"},
 		{set("workload", "input"), "", "input has no meaning"},
 		{set("workload", "prompts"), "", "one file"},
+		{set("concurrency", "duration", "input", "output"), ModeClosed, ""},
+		{set("mode=sequential", "duration", "at_end", "requests", "input", "output"), ModeSequential, ""},
+		{set("concurrency", "input", "output"), "", "requests or duration"},
+		{set("concurrency", "workload", "at_end"), "", "at_end belongs"},
+		{set("arrival", "duration", "at_end", "input", "output"), "", "at_end belongs"},
 	} {
 		mode, err := MeasureMode(c.config)
 		if (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) || (err == nil && mode != c.mode) {

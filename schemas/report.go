@@ -164,7 +164,7 @@ type WindowResult struct {
 // PhaseResult is the part of a result that belongs to one phase, or to one ordered
 // pair of models within the phase switch.
 type PhaseResult struct {
-	Phase      string             `json:"phase" jsonschema:"enum=cold,enum=switch,enum=steady"`
+	Phase      string             `json:"phase" jsonschema:"enum=startup,enum=cold,enum=switch,enum=steady"`
 	SwitchFrom string             `json:"switch_from,omitempty"`
 	Model      string             `json:"model,omitempty"`
 	Counts     Counts             `json:"counts"`

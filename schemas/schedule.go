@@ -8,12 +8,12 @@ const (
 	ModeSwitch     = "switch"     // one at a time, through every ordered pair of models
 )
 
-// The phases that a schedule can tell. What precedes a request's stage (start-up)
-// is not in it.
+// The phases that a schedule can tell. Start-up is told from the records.
 const (
-	PhaseCold   = "cold"   // first use of a model that nothing warmed
-	PhaseSwitch = "switch" // another model was served just before
-	PhaseSteady = "steady"
+	PhaseStartup = "startup" // of a service just started: sent before its first answer began
+	PhaseCold    = "cold"    // first use of a model that nothing warmed
+	PhaseSwitch  = "switch"  // another model was served just before
+	PhaseSteady  = "steady"
 )
 
 // Schedule is the header document of a measure stage's schedule: everything
@@ -26,7 +26,15 @@ type Schedule struct {
 	ContentSeed    uint64  `json:"content_seed"`
 	WorkloadDigest Digest  `json:"workload_digest,omitempty" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	WorkloadForm   string  `json:"workload_form"`
-	Requests       int     `json:"requests"`
+	// Requests is how many are planned. With DurationMs they are only prepared: those
+	// whose turn came have a record.
+	Requests int `json:"requests"`
+	// DurationMs is the time after which a closed loop begins no request; AtEnd what
+	// becomes of those in flight then.
+	DurationMs float64 `json:"duration_ms,omitempty"`
+	AtEnd      string  `json:"at_end,omitempty" jsonschema:"enum=drain,enum=cut"`
+	// FirstUse says that the run started the service and had sent it nothing before.
+	FirstUse bool `json:"first_use,omitempty"`
 
 	Mode        string          `json:"mode,omitempty" jsonschema:"enum=open,enum=closed,enum=sequential,enum=switch"`
 	Seeds       *Seeds          `json:"seeds,omitempty"`

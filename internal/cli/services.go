@@ -42,7 +42,12 @@ var _ pipeline.Service = (*service)(nil)
 // View implements pipeline.Service.
 func (s *service) View() pipeline.ServiceView {
 	i := s.instance
-	return pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Models, Emulated: i.Emulated, Dead: i.Dead, Done: i.Done()}
+	view := pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Models, Emulated: i.Emulated, Dead: i.Dead, Done: i.Done()}
+	if i.Pid() != 0 {
+		ready := float64(s.ready) / 1e6
+		view.ReadyMs = &ready
+	}
+	return view
 }
 
 // Stop implements pipeline.Service. A service that is gone before it is asked to

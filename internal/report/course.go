@@ -36,6 +36,8 @@ type Course struct {
 	// MeanInFlight is over the full window; PeakInFlight the most at any time.
 	MeanInFlight float64
 	PeakInFlight int
+	// FirstAnswerNs is when the first token of all arrived; nil when none did.
+	FirstAnswerNs *int64
 }
 
 // LookOptions declare the windows: with either above 0 the steady window is the
@@ -46,6 +48,7 @@ type LookOptions struct {
 
 // Look reads the records once for what a fold has to know before it begins.
 func Look(records iter.Seq2[schemas.RequestRecord, error], opts LookOptions) (Course, error) {
+	c := Course{Source: WindowDetected}
 	var seen []visit
 	for r, err := range records {
 		if err == nil {
@@ -55,8 +58,10 @@ func Look(records iter.Seq2[schemas.RequestRecord, error], opts LookOptions) (Co
 			return Course{}, fmt.Errorf("look at the records: %w", err)
 		}
 		seen = append(seen, visitOf(&r))
+		if at := r.FirstTokenNs; at != nil && (c.FirstAnswerNs == nil || *at < *c.FirstAnswerNs) {
+			c.FirstAnswerNs = at
+		}
 	}
-	c := Course{Source: WindowDetected}
 	if len(seen) == 0 {
 		c.Unknown = "no request was issued"
 		return c, nil

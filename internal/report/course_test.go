@@ -123,6 +123,31 @@ func TestPhasesAreKeptApart(t *testing.T) {
 	}
 }
 
+// A service that was just started: 0 and 1 were sent before anything was answered,
+// 2 after.
+func TestWhatStartupKeptWaiting(t *testing.T) {
+	recs := []schemas.RequestRecord{timed(0, 0, 3*second, 2), timed(1, second, 4*second, 2), timed(2, 4*second, second/4, 2)}
+	recs[0].Phase, recs[2].Phase = schemas.PhaseCold, schemas.PhaseSwitch
+	c := course(t, recs, LookOptions{})
+	for _, first := range []bool{true, false} {
+		got := map[string]int{}
+		for _, p := range mustFold(t, recs, FoldOptions{Course: &c, FirstUse: first}).Phases {
+			if p.SwitchFrom == "" && p.Model == "" {
+				got[p.Phase] = p.Counts.Issued
+			}
+		}
+		if first && (got["startup"] != 2 || got["cold"] != 0 || got["switch"] != 1) || !first && (got["startup"] != 0 || got["cold"] != 1) {
+			t.Errorf("first use %t: %v", first, got)
+		}
+	}
+	recs = recs[:1]
+	recs[0].Outcome, recs[0].FirstTokenNs, recs[0].LastTokenNs, recs[0].DoneNs, recs[0].Chunks = schemas.OutcomeTimeout, nil, nil, nil, nil
+	c = course(t, recs, LookOptions{})
+	if p := mustFold(t, recs, FoldOptions{Course: &c, FirstUse: true}).Phases; len(p) != 1 || p[0].Phase != schemas.PhaseStartup {
+		t.Errorf("a service that never answered: %+v", p)
+	}
+}
+
 func TestPeaksAreNeverBelowMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 60).Draw(t, "n")

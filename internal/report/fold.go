@@ -22,6 +22,12 @@ type FoldOptions struct {
 	Emulated bool
 	// Simulated: the records are a model's; nothing was sent or stamped.
 	Simulated bool
+	// TimeOver says that a closed loop was to end at a time: what was in flight then
+	// is counted apart.
+	TimeOver bool
+	// FirstUse says that the service was just started: what was sent before its
+	// first answer began is the phase startup. It takes a Course.
+	FirstUse bool
 	// Expected is the number of scheduled requests, when it is known: fewer
 	// records are a finding.
 	Expected int
@@ -53,7 +59,7 @@ func Fold(records iter.Seq2[schemas.RequestRecord, error], opts FoldOptions) (sc
 	if err := checkOptions(opts); err != nil {
 		return schemas.Result{}, fmt.Errorf("fold: %w", err)
 	}
-	f := &fold{opts: opts, all: newGroup(), models: map[string]*group{}, seen: map[int]bool{}, phases: map[phaseKey]*group{}}
+	f := &fold{opts: opts, all: newGroup(), models: map[string]*group{}, seen: map[int]bool{}, phases: map[phaseKey]*group{}, atEnd: map[string]int{}}
 	if c := opts.Course; c != nil {
 		f.full = newSpan(c.Full)
 		if c.Unknown == "" {
@@ -103,6 +109,7 @@ type fold struct {
 	full, steady *span // nil without a course
 	steadyGroup  *group
 	phases       map[phaseKey]*group
+	atEnd        map[string]int
 }
 
 // tally counts what becomes findings.
@@ -138,6 +145,9 @@ func (f *fold) add(r *schemas.RequestRecord) error {
 		return errors.New("appears twice in the records")
 	}
 	f.seen[r.Index] = true
+	if r.AtEnd != "" {
+		f.atEnd[r.AtEnd]++
+	}
 	f.addTimes(r)
 	f.addNotes(r)
 	g := f.models[r.Model]

@@ -11,6 +11,7 @@ var valueNames = []string{
 	"offered_rps", "achieved_rps", "error_rate", "slo_attainment", "goodput_rps", "token_slo_attainment",
 	"cv_requests_over_models", "cv_output_tokens_over_models",
 	"peak_output_tokens_per_s", "mean_in_flight", "peak_in_flight",
+	"drained_at_end", "cut_at_end",
 }
 
 // Names of the numbers of a steady window.
@@ -41,6 +42,13 @@ func (f *fold) values() map[string]schemas.Value {
 	}
 	f.sloValues(out)
 	f.courseValues(out)
+	for _, name := range []string{"drained_at_end", "cut_at_end"} {
+		out[name] = unknown("requests", "the load had no stated end in time")
+	}
+	if f.opts.TimeOver {
+		out["drained_at_end"] = known("requests", float64(f.atEnd[schemas.AtEndDrained]))
+		out["cut_at_end"] = known("requests", float64(f.atEnd[schemas.AtEndCut]))
+	}
 	var requests, tokens []float64
 	for _, name := range f.modelNames() {
 		requests = append(requests, float64(f.models[name].counts.OK))

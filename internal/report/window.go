@@ -92,12 +92,13 @@ func (f *fold) parts(r *schemas.RequestRecord) []*group {
 			out = append(out, f.steadyGroup)
 		}
 	}
-	if r.Phase == "" {
+	phase := f.phase(r)
+	if phase == "" {
 		return out
 	}
-	keys := []phaseKey{{phase: r.Phase}}
-	if r.Phase == schemas.PhaseSwitch {
-		keys = append(keys, phaseKey{r.Phase, r.SwitchFrom, r.Model})
+	keys := []phaseKey{{phase: phase}}
+	if phase == schemas.PhaseSwitch {
+		keys = append(keys, phaseKey{phase, r.SwitchFrom, r.Model})
 	}
 	for _, k := range keys {
 		if f.phases[k] == nil {
@@ -106,6 +107,19 @@ func (f *fold) parts(r *schemas.RequestRecord) []*group {
 		out = append(out, f.phases[k])
 	}
 	return out
+}
+
+// phase is the schedule's, but for what a service that was just started was sent
+// before it began to answer at all.
+func (f *fold) phase(r *schemas.RequestRecord) string {
+	c := f.opts.Course
+	if !f.opts.FirstUse || c == nil || r.DispatchedNs == nil {
+		return r.Phase
+	}
+	if c.FirstAnswerNs == nil || *r.DispatchedNs < *c.FirstAnswerNs {
+		return schemas.PhaseStartup
+	}
+	return r.Phase
 }
 
 func (f *fold) courseValues(out map[string]schemas.Value) {

@@ -20,6 +20,7 @@ type client struct {
 	shape  loadgen.Shape
 	pool   *loadgen.Pool
 	unwind func()
+	issued int // records written
 }
 
 // prepare makes the connections and keeps the collector away, before the anchor is

@@ -102,6 +102,13 @@ func loadConditions(c *conditionList, task *pipeline.Task, set schemas.Settings,
 		c.add("window", "the whole workload")
 	}
 	c.add("requests", p.header.Requests)
+	c.add("stop_condition", p.stopText())
+	if ms := task.Service.ReadyMs; ms != nil {
+		c.add("startup_ms", *ms)
+	} else {
+		c.unknown("startup_ms", "the service was attached to, not started")
+	}
+	c.add("first_use", h.FirstUse)
 	mapping := map[string]string{}
 	for _, m := range p.mapping {
 		mapping[m.From] = m.To

@@ -65,7 +65,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	c := prepare(ctx, task, set, plan)
 	opts := clientOptions(task, set, plan)
 	opts.Pool, opts.Watch = c.pool, c.watch
-	sent, logged := send(ctx, task, opts, log)
+	sent, logged := send(ctx, task, opts, log, &c.issued)
 	c.sent()
 	if logged != nil {
 		return &pipeline.InfraError{Op: "write the request log", Err: logged}
@@ -95,7 +95,7 @@ func clientOptions(task *pipeline.Task, set schemas.Settings, plan plan) loadgen
 	return loadgen.Options{
 		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"),
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: max(set.Int("max_connections"), plan.header.Concurrency),
-		Concurrency: plan.header.Concurrency, MaxInFlight: plan.header.MaxInFlight,
+		Concurrency: plan.header.Concurrency, MaxInFlight: plan.header.MaxInFlight, Until: plan.until(), CutAtEnd: plan.header.AtEnd == atEndCut,
 		ServiceDone: task.Service.Done, Requests: plan.requests, Anchor: time.Now().Add(anchorLead),
 	}
 }
@@ -125,7 +125,11 @@ func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res
 		if res.Counts.OK == 0 {
 			return fmt.Errorf("not one of %d requests was answered properly (%s): see the records' errors", res.Counts.Issued, counts)
 		}
-		share = float64(res.Counts.Issued-res.Counts.OK) / float64(res.Counts.Issued)
+		failed := res.Counts.Issued - res.Counts.OK
+		if cut := res.Values["cut_at_end"].Value; cut != nil {
+			failed -= int(*cut) // by rule, not by fault
+		}
+		share = float64(failed) / float64(res.Counts.Issued)
 	}
 	if limit := set.Float("allow_errors"); share > limit {
 		return fmt.Errorf("%.4g of the requests failed, allow_errors is %v (%s): see the records' errors", share, limit, counts)
@@ -180,8 +184,9 @@ func openLog(task *pipeline.Task) (*report.RecordWriter, error) {
 }
 
 // send runs the load. The log is flushed every second and closed at the end; what
-// is wrong with it is told apart from what is wrong with the load.
-func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter) (sent, logged error) {
+// is wrong with it is told apart from what is wrong with the load. issued becomes
+// the number of records.
+func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter, issued *int) (sent, logged error) {
 	state := &progress{}
 	opts.Progress = state.set
 	tick := time.NewTicker(time.Second)
@@ -200,6 +205,7 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 		}
 	}()
 	sent = loadgen.Run(ctx, opts, func(rec schemas.RequestRecord) error {
+		*issued++
 		if task.Hide != nil {
 			rec.Error, rec.FinishReason = task.Hide(rec.Error), task.Hide(rec.FinishReason) // a service may answer with what it was sent
 		}
@@ -225,12 +231,13 @@ func fold(ctx context.Context, task *pipeline.Task, set schemas.Settings, plan p
 	defer rd.Close()
 	seen := newLengths()
 	res, err := report.Fold(c.observe(seen.watch(rd.All())), report.FoldOptions{
-		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: plan.header.Mode == schemas.ModeOpen, Emulated: task.Service.Emulated, Expected: len(plan.requests), Subject: "stage " + task.Node.ID,
-		Course: &course,
+		SLO: slo(set), Speed: set.Float("speed"), OpenLoop: plan.header.Mode == schemas.ModeOpen, Emulated: task.Service.Emulated, Expected: plan.expected(c.issued), Subject: "stage " + task.Node.ID,
+		Course: &course, TimeOver: plan.until() > 0, FirstUse: plan.header.FirstUse,
 	})
 	if err != nil {
 		return res, err
 	}
+	plan.exhausted(task, &res)
 	c.judge(ctx, task, set, &res)
 	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
 }

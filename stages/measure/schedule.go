@@ -35,7 +35,8 @@ func makePlan(task *pipeline.Task, set schemas.Settings) (plan, error) {
 	}
 	seeds := seedsOf(task.Seed, set.Table("seeds"))
 	p := plan{models: models, header: schemas.Schedule{
-		Schema: schemas.ScheduleV1, Speed: set.Float("speed"), ContentSeed: seeds.Content, Mode: mode, Seeds: &seeds,
+		FirstUse: task.Service.ReadyMs != nil && task.Service.Uses == 0,
+		Schema:   schemas.ScheduleV1, Speed: set.Float("speed"), ContentSeed: seeds.Content, Mode: mode, Seeds: &seeds,
 	}}
 	switch {
 	case set.Has("workload"):
@@ -77,6 +78,12 @@ func (p *plan) seal(set schemas.Settings) error {
 	}
 	if h.Mode != schemas.ModeOpen {
 		h.Arrival = h.Mode
+		if d := set.Duration("duration"); d > 0 {
+			h.DurationMs, h.AtEnd = float64(d)/1e6, set.Text("at_end")
+			if h.AtEnd == "" {
+				h.AtEnd = atEndDrain
+			}
+		}
 		if h.Speed != 1 {
 			return fmt.Errorf("speed %v has no meaning in mode %s, where nothing arrives by itself: leave it out", h.Speed, h.Mode)
 		}

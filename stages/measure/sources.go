@@ -129,10 +129,14 @@ func (p *plan) generate(set schemas.Settings) error {
 // requests or duration there are as many as there are prompts.
 func (p *plan) arrivals(set schemas.Settings, prompts int) ([]int64, error) {
 	n := set.Int("requests")
-	if n == 0 && !set.Has("duration") {
+	closed := p.header.Mode != schemas.ModeOpen
+	switch {
+	case n == 0 && (closed || !set.Has("duration")) && prompts > 0:
 		n = prompts
+	case n == 0 && closed:
+		n = prepared(max(1, set.Int("concurrency")), set.Duration("duration"))
 	}
-	if p.header.Mode != schemas.ModeOpen {
+	if closed {
 		return make([]int64, n), nil
 	}
 	t := set.Table("arrival")
