@@ -118,6 +118,8 @@ func Kinds() []KindSpec {
 			{Name: "require_client_ok", Type: TypeBool, Default: false, Doc: "fail unless the client can be believed: sent on time, with exact stamps"},
 			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions send the same prompts"},
 			{Name: "allow_errors", Type: TypeFloat, Default: 1.0, Min: bound(0), Max: bound(1), Doc: "share of requests that may fail before the stage does; when all of them do, it always does"},
+			{Name: "length_tolerance", Type: TypeFloat, Default: 0.02, Min: bound(0), Max: bound(1), Doc: "share by which the tokens of a prompt or an answer may differ, on average, from those asked before a finding says so"},
+			{Name: "require_lengths", Type: TypeBool, Default: false, Doc: "fail when they differ by more; for prompts counted by the service's tokenizer, before anything is sent"},
 			sloField(),
 		}},
 		simulateKind(),
@@ -139,6 +141,7 @@ func Engines() []EngineSpec {
 		{Name: "stop_signal", Type: TypeString, Default: "TERM", Enum: []string{"TERM", "INT", "QUIT"}, Unkeyed: true, Doc: "signal that asks it to stop"},
 		{Name: "stop_grace", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
 	}
+	start = append(start, askingFields()...)
 	attachOrStart := [][]string{{"command", "url"}}
 	return []EngineSpec{
 		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", Fields: []Field{

@@ -90,7 +90,7 @@ type RequestRecord struct {
 	FinishReason string  `json:"finish_reason,omitempty"`
 
 	InputTokens        *int   `json:"input_tokens,omitempty"`
-	InputTokensSource  string `json:"input_tokens_source,omitempty" jsonschema:"enum=usage,enum=token_ids,enum=asked"`
+	InputTokensSource  string `json:"input_tokens_source,omitempty" jsonschema:"enum=usage,enum=token_ids,enum=tokenizer,enum=asked"`
 	OutputTokens       *int   `json:"output_tokens,omitempty"`
 	OutputTokensSource string `json:"output_tokens_source,omitempty" jsonschema:"enum=usage,enum=token_ids,enum=chunks"`
 

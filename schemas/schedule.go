@@ -45,6 +45,9 @@ type Schedule struct {
 	MaxInFlight int             `json:"max_in_flight,omitempty"` // open loop with a cap
 	// Reading says how a workload file was read.
 	Reading *Reading `json:"reading,omitempty"`
+	// Lengths says how prompts sent as text got their lengths, where a tokenizer was
+	// asked.
+	Lengths *LengthCalibration `json:"lengths,omitempty"`
 	// RequestsDigest is the SHA-256 of the request lines that follow.
 	RequestsDigest Digest `json:"requests_digest,omitempty" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 }
@@ -100,6 +103,12 @@ type ScheduledRequest struct {
 	Model        string `json:"model"`
 	InputTokens  int    `json:"input_tokens"` // 0: a given text, whose tokens only the service can count
 	OutputTokens int    `json:"output_tokens"`
+	// PromptWords is how many words make a generated prompt, where it is sent as text
+	// to a service that takes no token ids or was asked for its counts; else 0.
+	PromptWords int `json:"prompt_words,omitempty"`
+	// CountedTokens is the prompt's length by the service's own tokenizer, asked
+	// before the run; 0 where it was not.
+	CountedTokens int `json:"counted_tokens,omitempty"`
 	// PromptDigest is the SHA-256 of the request's prompt as it will be sent.
 	PromptDigest Digest `json:"prompt_digest,omitempty"`
 	SwitchFrom   string `json:"switch_from,omitempty"`

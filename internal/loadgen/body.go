@@ -33,11 +33,18 @@ func PromptDigest(api string, contentSeed uint64, req Request) schemas.Digest {
 	return schemas.DigestOf(appendIDs(nil, workload.PromptTokenIDs(contentSeed, req.Index, req.InputTokens, req.Prompt)))
 }
 
+// PromptText is the text that will be sent, false for a prompt of token ids.
+func PromptText(api string, contentSeed uint64, req Request) (string, bool) {
+	return promptText(api, contentSeed, req)
+}
+
 // promptText is false for a prompt that is sent as token ids.
 func promptText(api string, contentSeed uint64, req Request) (string, bool) {
 	switch {
 	case req.Text != "":
 		return req.Text, true
+	case req.PromptWords > 0:
+		return workload.PromptText(contentSeed, req.Index, req.PromptWords, req.Prompt), true
 	case api == APIChat:
 		return workload.PromptText(contentSeed, req.Index, req.InputTokens, req.Prompt), true
 	}
@@ -62,7 +69,11 @@ func (c *Client) body(req Request) []byte {
 	b = append(b, `,"max_tokens":`...)
 	b = strconv.AppendInt(b, int64(req.OutputTokens), 10)
 	b = append(b, `,"stream":true,"stream_options":{"include_usage":true},"temperature":0`...)
-	if c.opts.Held {
+	switch {
+	case c.opts.Held && c.opts.MinTokens:
+		b = append(b, `,"min_tokens":`...)
+		b = strconv.AppendInt(b, int64(req.OutputTokens), 10)
+	case c.opts.Held:
 		b = append(b, `,"ignore_eos":true`...)
 	}
 	return append(append(b, c.extra...), '}')
@@ -70,7 +81,7 @@ func (c *Client) body(req Request) []byte {
 
 // extraFields encodes the fields that a caller adds to every body.
 func extraFields(extra map[string]any) ([]byte, error) {
-	ours := []string{"model", "prompt", "messages", "max_tokens", "stream", "ignore_eos"}
+	ours := []string{"model", "prompt", "messages", "max_tokens", "stream", "ignore_eos", "min_tokens"}
 	names := make([]string, 0, len(extra))
 	for n := range extra {
 		names = append(names, n)

@@ -40,6 +40,8 @@ type Options struct {
 	// Held asks the service, by ignore_eos, for exactly the asked length, and
 	// makes any other length a failure.
 	Held bool
+	// MinTokens holds it by min_tokens instead.
+	MinTokens bool
 	// Extra fields are added to every body.
 	Extra map[string]any
 	// Headers are added to every request. Their values never reach a record.

@@ -32,11 +32,19 @@ func (c *Client) Do(ctx context.Context, req Request) schemas.RequestRecord {
 }
 
 func (c *Client) newRecord(req Request) schemas.RequestRecord {
-	return schemas.RequestRecord{
+	rec := schemas.RequestRecord{
 		Schema: schemas.RequestRecordV1, ID: req.ID, Index: req.Index, Model: req.Model, API: c.opts.API,
 		AskedInputTokens: req.InputTokens, AskedOutputTokens: req.OutputTokens, Held: c.opts.Held,
 		StampSource: StampUser, ScheduledNs: req.AtNs, Chunks: []schemas.Chunk{},
 	}
+	// What is known of the prompt's length before the service says anything.
+	if n := req.CountedTokens; n > 0 {
+		rec.InputTokens, rec.InputTokensSource = &n, "tokenizer"
+	} else if c.opts.API == APICompletions && req.PromptWords == 0 && req.Text == "" {
+		n := req.InputTokens
+		rec.InputTokens, rec.InputTokensSource = &n, "asked" // it is sent as that many token ids
+	}
+	return rec
 }
 
 // notSent ends the record of a request that never left.

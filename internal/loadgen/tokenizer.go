@@ -1,0 +1,136 @@
+package loadgen
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"assay/schemas"
+)
+
+const (
+	tokenizeTimeout = time.Minute
+	tokenizeBytes   = 64 << 20 // of an answer, which may list every token
+	tokenizeKept    = 1 << 20  // answers remembered
+)
+
+// Tokenizer asks a service how many tokens a prompt has. Answers are remembered by
+// the prompt's digest. It is for one goroutine.
+type Tokenizer struct {
+	style, url, api string
+	client          *http.Client
+	known           map[[sha256.Size]byte]int
+	calls, cached   int
+}
+
+// NewTokenizer checks what is asked for; nothing is sent. A style that counts texts
+// alone cannot tell what a chat's template adds.
+func NewTokenizer(baseURL, api string, t schemas.Tokenize) (*Tokenizer, error) {
+	base, err := checkedURL(baseURL)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	switch {
+	case t.Path == "" || t.Path[0] != '/':
+		return nil, fmt.Errorf("tokenizer: path %q: must begin with /", t.Path)
+	case api == APIChat && t.Style != schemas.TokenizeVLLM:
+		return nil, fmt.Errorf("tokenizer: style %s counts a text without the chat's template: use api = \"completions\", or tokenize = { style = \"usage\" } where the service reports usage", t.Style)
+	}
+	return &Tokenizer{style: t.Style, url: base + t.Path, api: api, known: map[[sha256.Size]byte]int{}, client: &http.Client{
+		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: DefaultConnectTimeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: keepAlive, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       tokenizeTimeout,
+	}}, nil
+}
+
+// Close gives up its connection.
+func (t *Tokenizer) Close() { t.client.CloseIdleConnections() }
+
+// Calls are the questions sent so far, Cached those answered from memory.
+func (t *Tokenizer) Calls() int  { return t.calls }
+func (t *Tokenizer) Cached() int { return t.cached }
+
+// Count returns how many tokens the model sees of the prompt, special ones that the
+// service adds included.
+func (t *Tokenizer) Count(ctx context.Context, model, text string) (int, error) {
+	key := sha256.Sum256([]byte(model + "\x00" + text))
+	if n, ok := t.known[key]; ok {
+		t.cached++
+		return n, nil
+	}
+	n, err := t.ask(ctx, model, text)
+	if err != nil {
+		return 0, fmt.Errorf("tokenizer: model %s: %w", model, err)
+	}
+	if len(t.known) < tokenizeKept {
+		t.known[key] = n
+	}
+	return n, nil
+}
+
+// question is the body of a request, in the style's form.
+func (t *Tokenizer) question(model, text string) map[string]any {
+	switch {
+	case t.style == schemas.TokenizeLlamaCpp:
+		return map[string]any{"content": text, "add_special": true}
+	case t.style == schemas.TokenizeLlamaCppPython:
+		return map[string]any{"model": model, "input": text}
+	case t.api == APIChat:
+		return map[string]any{"model": model, "messages": []map[string]string{{"role": "user", "content": text}}, "add_generation_prompt": true}
+	}
+	return map[string]any{"model": model, "prompt": text, "add_special_tokens": true}
+}
+
+func (t *Tokenizer) ask(ctx context.Context, model, text string) (int, error) {
+	body, err := json.Marshal(t.question(model, text))
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	t.calls++
+	resp, err := t.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, tokenizeBytes+1))
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s: %w", req.URL.Path, err)
+	case resp.StatusCode != http.StatusOK:
+		return 0, fmt.Errorf("%s: status %d: %.300s", req.URL.Path, resp.StatusCode, answer)
+	case len(answer) > tokenizeBytes:
+		return 0, fmt.Errorf("%s: the answer is larger than %d bytes", req.URL.Path, tokenizeBytes)
+	}
+	return countOf(req.URL.Path, answer)
+}
+
+// countOf takes the count, or counts the tokens, of an answer.
+func countOf(path string, answer []byte) (int, error) {
+	var doc struct {
+		Count  *int              `json:"count"`
+		Tokens []json.RawMessage `json:"tokens"`
+	}
+	if err := json.Unmarshal(answer, &doc); err != nil {
+		return 0, fmt.Errorf("%s: not the answer of a tokenizer: %w", path, err)
+	}
+	switch {
+	case doc.Count == nil && doc.Tokens == nil:
+		return 0, fmt.Errorf("%s: the answer has neither count nor tokens: %.300s", path, answer)
+	case doc.Count == nil:
+		return len(doc.Tokens), nil
+	case *doc.Count < 0 || *doc.Count > maxTokens:
+		return 0, fmt.Errorf("%s: a count of %d", path, *doc.Count)
+	}
+	return *doc.Count, nil
+}
