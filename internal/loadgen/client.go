@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -60,6 +61,10 @@ type Options struct {
 	// UserStamps takes every stamp when a read returns, even where the kernel
 	// could tell when the bytes arrived.
 	UserStamps bool
+	// NormalPriority leaves the threads that send and read at the priority of all
+	// others. They are few and short of work, and else are given a higher one where
+	// the system permits it.
+	NormalPriority bool
 	// RequestIDs sends each request's id in the header X-Request-Id.
 	RequestIDs bool
 	// Watch is told of the client, so that it can ask it at its end; nil for none.
@@ -104,9 +109,15 @@ type Client struct {
 	http     *http.Transport
 	inFlight atomic.Int64
 
+	wireMu      sync.Mutex
+	wire        *wire  // nil until something is to be sent on it
+	requestHead []byte // of every request on it
+
 	clock      *stampClock
-	keepStamps io.Closer // nil where the kernel does not stamp
+	stamping   bool      // the kernel stamps what connections receive
+	keepStamps io.Closer // nil where it does not
 	readLag    histogram
+	priority   atomic.Pointer[string] // of the threads that send and read
 }
 
 // New checks opts and makes a client; nothing is sent.
@@ -134,8 +145,12 @@ func New(opts Options) (*Client, error) {
 		c.hide = append(c.hide, secretsOf(values)...)
 	}
 	c.clock = newStampClock(c.opts.Anchor)
+	if c.requestHead, err = c.head(); err != nil {
+		return nil, fmt.Errorf("load client: %w", err)
+	}
 	if c.kernelStamps() {
 		c.keepStamps = keepStamping()
+		c.stamping = c.keepStamps != nil
 	}
 	c.http = c.transport()
 	if c.opts.Watch != nil {
@@ -168,9 +183,29 @@ func (c *Client) defaults() {
 // Close closes idle connections. Requests in flight are not touched.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
+	c.wireMu.Lock()
+	defer c.wireMu.Unlock()
+	if c.wire != nil {
+		c.wire.close()
+		c.wire = nil
+	}
 	if c.keepStamps != nil {
 		c.keepStamps.Close()
 	}
+}
+
+// lanes returns the wire, which it makes if there is none.
+func (c *Client) lanes() (*wire, error) {
+	c.wireMu.Lock()
+	defer c.wireMu.Unlock()
+	if c.wire == nil {
+		w, err := newWire(c)
+		if err != nil {
+			return nil, err
+		}
+		c.wire = w
+	}
+	return c.wire, nil
 }
 
 // Anchor is the zero of the client's stamps.

@@ -21,7 +21,7 @@ import (
 )
 
 func TestDoOK(t *testing.T) {
-	url := serve(t, streamOf(answer(3)...))
+	url := serve(t, streamOf(answerOf(3)...))
 	c := newClient(t, Options{BaseURL: url, Held: true})
 	for i := range 3 {
 		r := c.Do(context.Background(), request(i, 3))
@@ -63,7 +63,7 @@ func TestRequestOnTheWire(t *testing.T) {
 			t.Error(err)
 		}
 		got <- s
-		streamOf(answer(3)...)(w, r)
+		streamOf(answerOf(3)...)(w, r)
 	})
 	ids := []any{}
 	for _, id := range workload.PromptTokenIDs(9, 0, 5, workload.Prompt{}) {
@@ -141,8 +141,8 @@ func TestOutcomes(t *testing.T) {
 		{"sse error", serve(t, streamOf(textEvent("a"), `{"error":{"message":"out of blocks"}}`, doneEvent)), Options{}, schemas.OutcomeSSEError, "out of blocks", 1},
 		{"engine error", serve(t, streamOf(textEvent("a"), `{"choices":[{"index":0,"text":"","finish_reason":"abort"}]}`, doneEvent)), Options{}, schemas.OutcomeEngineError, "abort", 1},
 		{"no token", serve(t, streamOf(lastEvent, doneEvent)), Options{}, schemas.OutcomeNoToken, "without any generated token", 0},
-		{"length", serve(t, streamOf(answer(2)...)), Options{Held: true}, schemas.OutcomeLengthMismatch, "2 output tokens (by usage), held to 3", 2},
-		{"another length, not held", serve(t, streamOf(answer(2)...)), Options{}, schemas.OutcomeOK, "", 2},
+		{"length", serve(t, streamOf(answerOf(2)...)), Options{Held: true}, schemas.OutcomeLengthMismatch, "2 output tokens (by usage), held to 3", 2},
+		{"another length, not held", serve(t, streamOf(answerOf(2)...)), Options{}, schemas.OutcomeOK, "", 2},
 		{"no finish reason", serve(t, streamOf(textEvent("a"), doneEvent)), Options{}, schemas.OutcomeTruncated, "without a finish reason", 1},
 		{"no done, whole body", serve(t, streamOf(textEvent("a"), lastEvent)), Options{}, schemas.OutcomeOK, "", 1},
 		{"no done, open end", serveRaw(t, head+"Connection: close\r\n\r\n"+event+"data: "+lastEvent+"\n\n", false), Options{}, schemas.OutcomeTruncated, "without [DONE]", 1},
@@ -229,7 +229,7 @@ func TestNeverRetries(t *testing.T) {
 	var posts atomic.Int64
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if posts.Add(1) == 1 {
-			streamOf(answer(3)...)(w, r)
+			streamOf(answerOf(3)...)(w, r)
 			return
 		}
 		conn, _, err := w.(http.Hijacker).Hijack()

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,9 @@ const (
 func (c *Client) Do(ctx context.Context, req Request) schemas.RequestRecord {
 	req.AtNs = c.now()
 	rec := c.newRecord(req)
-	c.send(ctx, &rec, c.body(req))
+	done := make(chan struct{})
+	c.launch(ctx, c.prepare(&rec, c.body(req)), func() { close(done) })
+	<-done
 	return rec
 }
 
@@ -58,18 +61,13 @@ func (c *Client) notSent(rec schemas.RequestRecord, why string) schemas.RequestR
 type hooks struct {
 	got, wrote, firstByte atomic.Int64
 	reused                atomic.Bool
-	fills                 atomic.Pointer[fills] // nil: the connection is not stamped
 }
 
 func (h *hooks) trace(now func() int64) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			at := now()
 			h.reused.Store(info.Reused)
-			h.got.CompareAndSwap(0, at)
-			if conn, ok := info.Conn.(*stampConn); ok {
-				h.fills.Store(conn.begin(at))
-			}
+			h.got.CompareAndSwap(0, now())
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
@@ -81,13 +79,6 @@ func (h *hooks) trace(now func() int64) *httptrace.ClientTrace {
 }
 
 func (h *hooks) into(r *schemas.RequestRecord) {
-	if f := h.fills.Load(); f != nil {
-		source, first := f.source()
-		r.StampSource = source
-		if first != 0 {
-			h.firstByte.Store(first)
-		}
-	}
 	for _, s := range []struct {
 		from *atomic.Int64
 		to   **int64
@@ -102,7 +93,50 @@ func (h *hooks) into(r *schemas.RequestRecord) {
 	}
 }
 
-// send dispatches a request and fills in its record.
+// prepared is a request with everything done that can be before its time.
+type prepared struct {
+	rec    *schemas.RequestRecord
+	body   []byte
+	job    *job // what goes on the wire, nil for net/http
+	fault  *fault
+	weight int64
+}
+
+func (c *Client) prepare(rec *schemas.RequestRecord, body []byte) prepared {
+	p := prepared{rec: rec, body: body, weight: min(int64(len(body)), lookaheadBytes)}
+	if c.wired() {
+		p.body = nil
+		p.job, p.fault = c.newJob(rec, body)
+	}
+	return p
+}
+
+// launch sends a request now and returns; done is told when its record is
+// complete, by a thread that it must not keep.
+func (c *Client) launch(ctx context.Context, p prepared, done func()) {
+	if p.job == nil {
+		go func() {
+			c.send(ctx, p.rec, p.body)
+			done()
+		}()
+		return
+	}
+	p.job.done = done
+	w, err := c.lanes()
+	if err != nil && p.fault == nil {
+		p.fault = classify(ctx, err, false, "connecting")
+	}
+	if p.fault != nil {
+		p.rec.DispatchedNs = at(c.now())
+		c.inFlight.Add(1)
+		p.job.end(p.fault)
+		p.job.settle(false)
+		return
+	}
+	w.submit(ctx, p.job)
+}
+
+// send sends a request through net/http and fills in its record.
 func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []byte) {
 	rec.DispatchedNs = at(c.now())
 	s := newStream(rec, c.opts.MaxEventBytes)
@@ -132,12 +166,8 @@ func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []by
 
 // exchange runs one HTTP exchange and returns what went wrong, nil if nothing did.
 func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s *stream, h *hooks, body []byte) *fault {
-	path := "/v1/completions"
-	if c.opts.API == APIChat {
-		path = "/v1/chat/completions"
-	}
 	traced := httptrace.WithClientTrace(ctx, h.trace(c.now))
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.endpoint(), bytes.NewReader(body))
 	if err != nil {
 		return &fault{schemas.OutcomeProtocolError, err.Error()}
 	}
@@ -161,47 +191,70 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 	if f := c.notStream(ctx, resp); f != nil {
 		return f
 	}
-	return c.read(ctx, resp, s, h.fills.Load(), idle)
+	return c.read(ctx, resp, s, idle)
 }
 
 // notStream takes every answer that is not an event stream.
 func (c *Client) notStream(ctx context.Context, resp *http.Response) *fault {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusOK && (kind == "text/event-stream" || kind == "") {
+	if isStream(resp) {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil && ctx.Err() != nil {
 		return classify(ctx, err, true, "reading the answer")
 	}
-	said := fmt.Sprintf("status %d: %s", resp.StatusCode, text)
+	return refusal(resp, text)
+}
+
+// isStream says whether an answer is to be read as a stream of events.
+func isStream(head *http.Response) bool {
+	kind, _, _ := mime.ParseMediaType(head.Header.Get("Content-Type"))
+	return head.StatusCode == http.StatusOK && (kind == "text/event-stream" || kind == "")
+}
+
+// refusal is the fault of an answer that is no stream.
+func refusal(head *http.Response, text []byte) *fault {
+	said := fmt.Sprintf("status %d: %s", head.StatusCode, text)
 	switch {
-	case resp.StatusCode >= 500 && resp.StatusCode <= 599:
+	case head.StatusCode >= 500 && head.StatusCode <= 599:
 		return &fault{schemas.OutcomeHTTP5xx, said}
-	case resp.StatusCode >= 400 && resp.StatusCode <= 499:
+	case head.StatusCode >= 400 && head.StatusCode <= 499:
 		return &fault{schemas.OutcomeHTTP4xx, said}
-	case resp.StatusCode >= 300 && resp.StatusCode <= 399:
-		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("status %d: redirects are not followed; give the final URL", resp.StatusCode)}
-	case resp.StatusCode == http.StatusOK:
+	case head.StatusCode >= 300 && head.StatusCode <= 399:
+		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("status %d: redirects are not followed; give the final URL", head.StatusCode)}
+	case head.StatusCode == http.StatusOK:
+		kind, _, _ := mime.ParseMediaType(head.Header.Get("Content-Type"))
 		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("the answer's type is %q, want text/event-stream: %s", kind, text)}
 	}
 	return &fault{schemas.OutcomeProtocolError, said}
 }
 
-// read takes the stream to its end. f tells when its bytes arrived; nil means that
-// only the return of the read does.
-func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, f *fills, idle *time.Timer) *fault {
+// endpoint is where requests go.
+func (c *Client) endpoint() string {
+	if c.opts.API == APIChat {
+		return c.base + "/v1/chat/completions"
+	}
+	return c.base + "/v1/completions"
+}
+
+// head is the head of every request on the wire, but for its length and id.
+func (c *Client) head() ([]byte, error) {
+	u, err := url.Parse(c.endpoint())
+	if err != nil {
+		return nil, err
+	}
+	return headOf(u.Host, u.RequestURI(), c.opts.Headers)
+}
+
+// read takes the stream to its end. Its stamps are when reads returned.
+func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, idle *time.Timer) *fault {
 	held := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(held)
 	buf := *held
 	seen := mark{at: c.now()}
 	for {
 		n, err := resp.Body.Read(buf)
-		if f != nil {
-			seen = f.take()
-		} else {
-			seen = mark{since: seen.at, at: c.now(), exact: n < len(buf)}
-		}
+		seen = mark{since: seen.at, at: c.now(), exact: n < len(buf)}
 		if n > 0 {
 			idle.Reset(c.opts.IdleTimeout)
 			s.feed(buf[:n], seen)

@@ -28,7 +28,7 @@ func counting(t *testing.T, hold time.Duration) (url string, peak *atomic.Int64)
 		defer hold.Stop()
 		<-hold.C
 		now.Add(-1) // before the answer ends, so that a slot is never counted twice
-		streamOf(answer(3)...)(w, r)
+		streamOf(answerOf(3)...)(w, r)
 	}), peak
 }
 

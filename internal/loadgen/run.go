@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,24 +17,19 @@ import (
 
 const (
 	// Bodies are built ahead of their time, as many as these allow.
-	lookaheadRequests = 256
+	lookaheadRequests = 1024
 	lookaheadBytes    = 64 << 20
 	// The last stretch before a deadline is spent spinning: a timer alone is
 	// late by about this much.
-	spin = 150 * time.Microsecond
+	spin = 60 * time.Microsecond
+	// longestSleep is how long the end of a run may go unseen.
+	longestSleep = 20 * time.Millisecond
 	// serviceGrace is how long requests in flight have to fail by themselves
 	// after the service is gone.
 	serviceGrace = 2 * time.Second
 
 	progressEvery = 200 * time.Millisecond
 )
-
-// prepared is a request whose body is built.
-type prepared struct {
-	req    Request
-	body   []byte
-	weight int64
-}
 
 // Run sends opts.Requests, each at its AtNs after opts.Anchor (zero: a moment from
 // now), and hands one record of each to sink, which is called from one goroutine
@@ -56,7 +52,7 @@ func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) err
 		return err
 	}
 	defer c.Close()
-	r := &run{client: c, sink: sink, records: make(chan schemas.RequestRecord, 64)}
+	r := &run{client: c, sink: sink, out: newOutbox()}
 	if n := max(opts.Concurrency, opts.MaxInFlight); n > 0 {
 		r.slots = make(chan struct{}, n)
 	}
@@ -86,7 +82,7 @@ type run struct {
 	client   *Client
 	requests []Request
 	sink     func(schemas.RequestRecord) error
-	records  chan schemas.RequestRecord
+	out      *outbox
 	flight   sync.WaitGroup
 	sent     atomic.Int64
 	slots    chan struct{} // one value for each request in flight; nil without a limit
@@ -117,9 +113,12 @@ func (r *run) all(ctx context.Context) error {
 	var collect sync.WaitGroup
 	collect.Go(func() { sinkErr = r.collect(func() { stop(errStopped) }) })
 
-	r.dispatch(sending, flight)
+	if r.client.wired() {
+		r.client.lanes() //nolint:errcheck // before the first request's time; a request's record has the error
+	}
+	r.flight.Go(func() { r.dispatch(sending, flight) })
 	r.flight.Wait()
-	close(r.records)
+	r.out.close()
 	collect.Wait()
 	close(ended)
 	watch.Wait()
@@ -162,20 +161,23 @@ func (r *run) collect(stop func()) error {
 		select {
 		case <-tick.C:
 			tell()
-		case rec, more := <-r.records:
+		case <-r.out.some:
+			recs, more := r.out.take()
+			for _, rec := range recs {
+				progress.Done++
+				if rec.Outcome != schemas.OutcomeOK {
+					progress.Failed++
+				}
+				if err != nil {
+					continue
+				}
+				if err = r.sink(*rec); err != nil {
+					stop()
+				}
+			}
 			if !more {
 				tell()
 				return err
-			}
-			progress.Done++
-			if rec.Outcome != schemas.OutcomeOK {
-				progress.Failed++
-			}
-			if err != nil {
-				continue
-			}
-			if err = r.sink(rec); err != nil {
-				stop()
 			}
 		}
 	}
@@ -184,6 +186,9 @@ func (r *run) collect(stop func()) error {
 // dispatch starts each request at its turn. Without a limit it waits for nothing
 // but time and the next body.
 func (r *run) dispatch(sending, flight context.Context) {
+	defer moreProcs(1)()
+	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	r.client.priority.Store(hotThread(!r.client.opts.NormalPriority))
 	ahead := semaphore.NewWeighted(lookaheadBytes)
 	ready := make(chan prepared, lookaheadRequests)
 	var build sync.WaitGroup
@@ -191,20 +196,20 @@ func (r *run) dispatch(sending, flight context.Context) {
 	sent := 0
 	for p := range ready {
 		ahead.Release(p.weight)
-		rec := r.newRecord(p.req)
-		if !r.turn(sending, &rec) {
+		if !r.turn(sending, p.rec) {
 			break
 		}
 		sent++
-		r.flight.Go(func() {
-			r.client.send(flight, &rec, p.body)
-			r.markEnd(&rec)
+		r.sent.Add(1)
+		r.flight.Add(1)
+		r.client.launch(flight, p, func() {
+			r.markEnd(p.rec)
 			if r.slots != nil {
 				<-r.slots
 			}
-			r.records <- rec
+			r.out.put(p.rec)
+			r.flight.Done()
 		})
-		r.sent.Add(1)
 	}
 	for range ready { // the builder ends by itself, its context has
 	}
@@ -221,7 +226,8 @@ func (r *run) dispatch(sending, flight context.Context) {
 		if r.client.opts.Concurrency > 0 {
 			rec.ScheduledNs = r.client.now() // its turn never came
 		}
-		r.records <- r.client.notSent(rec, why)
+		rec = r.client.notSent(rec, why)
+		r.out.put(&rec)
 	}
 }
 
@@ -276,31 +282,30 @@ func (r *run) turn(ctx context.Context, rec *schemas.RequestRecord) bool {
 func (r *run) build(ctx context.Context, ahead *semaphore.Weighted, ready chan<- prepared) {
 	defer close(ready)
 	for _, req := range r.requests {
-		body := r.client.body(req)
-		weight := min(int64(len(body)), lookaheadBytes)
-		if ahead.Acquire(ctx, weight) != nil {
+		rec := r.newRecord(req)
+		p := r.client.prepare(&rec, r.client.body(req))
+		if ahead.Acquire(ctx, p.weight) != nil {
 			return
 		}
 		select {
-		case ready <- prepared{req: req, body: body, weight: weight}:
+		case ready <- p:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// waitUntil returns at the stamp, or earlier with false when ctx ends.
+// waitUntil returns at the stamp, or earlier with false when ctx ends. It sleeps
+// on its thread, and spins through the last stretch.
 func (r *run) waitUntil(ctx context.Context, ns int64) bool {
-	if left := time.Duration(ns - r.client.now()); left > spin {
-		t := time.NewTimer(left - spin)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return false
+	for ctx.Err() == nil {
+		left := time.Duration(ns - r.client.now())
+		switch {
+		case left <= 0:
+			return true
+		case left > spin:
+			threadSleep(min(left-spin, longestSleep))
 		}
 	}
-	for r.client.now() < ns {
-	}
-	return ctx.Err() == nil
+	return false
 }

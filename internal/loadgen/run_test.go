@@ -86,7 +86,7 @@ func TestOpenLoop(t *testing.T) {
 }
 
 func TestRunProgressAndSink(t *testing.T) {
-	url := serve(t, streamOf(answer(3)...))
+	url := serve(t, streamOf(answerOf(3)...))
 	var last Progress
 	opts := Options{BaseURL: url, Held: true, Requests: schedule(20, time.Millisecond), Progress: func(p Progress) { last = p }}
 	recs, err := collect(t, context.Background(), opts)
@@ -142,7 +142,7 @@ func TestRunServiceGone(t *testing.T) {
 }
 
 func TestRunSinkFails(t *testing.T) {
-	url := serve(t, streamOf(answer(3)...))
+	url := serve(t, streamOf(answerOf(3)...))
 	full, calls := errors.New("disk full"), 0
 	err := Run(context.Background(), Options{BaseURL: url, Requests: schedule(3, time.Hour)}, func(schemas.RequestRecord) error {
 		calls++
@@ -207,7 +207,7 @@ func TestOutOfFiles(t *testing.T) {
 		}
 		return
 	}
-	url := serve(t, streamOf(answer(3)...))
+	url := serve(t, streamOf(answerOf(3)...))
 	c := newClient(t, Options{BaseURL: url})
 	if r := c.Do(context.Background(), request(0, 3)); r.Outcome != schemas.OutcomeOK {
 		t.Fatalf("before: %s %q", r.Outcome, r.Error)

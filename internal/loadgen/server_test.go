@@ -85,7 +85,7 @@ func textEvent(s string) string {
 }
 
 // answer is a proper completion of n tokens.
-func answer(n int) []string {
+func answerOf(n int) []string {
 	var out []string
 	for range n {
 		out = append(out, textEvent("tok "))

@@ -40,23 +40,18 @@ func (c *Client) transport() *http.Transport {
 	}
 }
 
+// wired says whether requests are sent on a wire of this package's own; net/http
+// sends those under TLS, and on systems other than Linux.
+func (c *Client) wired() bool { return onWire && !strings.HasPrefix(c.base, "https://") }
+
 // kernelStamps says whether connections are to be stamped. Under TLS a segment's
 // arrival says nothing of an event's.
-func (c *Client) kernelStamps() bool {
-	return !c.opts.UserStamps && !strings.HasPrefix(c.base, "https://")
-}
+func (c *Client) kernelStamps() bool { return c.wired() && !c.opts.UserStamps }
 
 // dial takes a connection from the pool, else makes one.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn := c.opts.Pool.take(addr)
-	if conn == nil {
-		var err error
-		if conn, err = newDialer(c.opts.ConnectTimeout).DialContext(ctx, network, addr); err != nil {
-			return nil, err
-		}
-	}
-	if !c.kernelStamps() {
+	if conn := c.opts.Pool.take(addr); conn != nil {
 		return conn, nil
 	}
-	return stamped(conn, c.clock, &c.readLag), nil
+	return newDialer(c.opts.ConnectTimeout).DialContext(ctx, network, addr)
 }

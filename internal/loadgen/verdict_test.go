@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	w := NewWatch()
-	url := serve(t, streamOf(answer(30)...))
+	url := serve(t, streamOf(answerOf(30)...))
 	c := newClient(t, Options{BaseURL: url, Watch: w})
 	for i := range 20 {
 		if r := c.Do(context.Background(), request(i, 30)); r.Outcome != schemas.OutcomeOK {
@@ -120,9 +120,9 @@ func TestQuietCollectorPutsBack(t *testing.T) {
 // Under TLS, and where the option says so, stamps are those of the read, and the
 // record says that.
 func TestUserStamps(t *testing.T) {
-	server := httptest.NewTLSServer(streamOf(answer(3)...))
+	server := httptest.NewTLSServer(streamOf(answerOf(3)...))
 	t.Cleanup(server.Close)
-	plain := serve(t, streamOf(answer(3)...))
+	plain := serve(t, streamOf(answerOf(3)...))
 	for name, opts := range map[string]Options{"tls": {BaseURL: server.URL}, "asked for": {BaseURL: plain, UserStamps: true}} {
 		c := newClient(t, opts)
 		if name == "tls" {
@@ -137,7 +137,7 @@ func TestUserStamps(t *testing.T) {
 }
 
 func TestPredial(t *testing.T) {
-	url := serve(t, streamOf(answer(3)...))
+	url := serve(t, streamOf(answerOf(3)...))
 	pool, err := Predial(context.Background(), url, 5, time.Second)
 	if err != nil || pool.Len() != 5 {
 		t.Fatalf("%d connections, %v", pool.Len(), err)
@@ -145,8 +145,8 @@ func TestPredial(t *testing.T) {
 	t.Cleanup(pool.Close)
 	c := newClient(t, Options{BaseURL: url, Pool: pool})
 	for i := range 2 { // the second reuses the first's
-		if r := c.Do(context.Background(), request(i, 3)); r.Outcome != schemas.OutcomeOK || pool.Len() != 4 {
-			t.Errorf("%s %q, %d connections left", r.Outcome, r.Error, pool.Len())
+		if r := c.Do(context.Background(), request(i, 3)); r.Outcome != schemas.OutcomeOK || *r.ConnReused != (i > 0) || pool.Len() != 0 {
+			t.Errorf("%s %q, reused %v, %d connections that the client did not take", r.Outcome, r.Error, *r.ConnReused, pool.Len())
 		}
 	}
 	pool, err = Predial(context.Background(), "http://"+closedPort(t), 3, time.Second)
@@ -163,7 +163,7 @@ func TestPredialledConnectionsThatDied(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux can tell")
 	}
-	server := httptest.NewServer(streamOf(answer(3)...))
+	server := httptest.NewServer(streamOf(answerOf(3)...))
 	pool, err := Predial(context.Background(), server.URL, 3, time.Second)
 	if err != nil {
 		t.Fatal(err)

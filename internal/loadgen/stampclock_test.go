@@ -2,37 +2,6 @@ package loadgen
 
 import "testing"
 
-func TestFills(t *testing.T) {
-	f := newFills(10)
-	check := func(what string, want mark) {
-		t.Helper()
-		if got := f.take(); got != want {
-			t.Errorf("%s: got %+v, want %+v", what, got, want)
-		}
-	}
-	f.add(100, true, false) // the head, and what came with it
-	check("with the head", mark{10, 100, true})
-	f.add(200, true, false)
-	check("one receive", mark{100, 200, true})
-	check("nothing new", mark{100, 200, true})
-	f.add(300, true, false)
-	f.add(400, true, false)
-	check("two receives in one read", mark{200, 400, true})
-	f.add(500, true, true)
-	check("a full receive", mark{400, 500, false})
-	f.add(500, true, false)
-	check("the rest of what was merged", mark{400, 500, true})
-	f.add(450, true, false)
-	check("a stamp that goes back", mark{500, 500, true})
-	if source, first := f.source(); source != StampKernel || first != 100 {
-		t.Errorf("stamps by %s, first %d", source, first)
-	}
-	f.add(600, false, false)
-	if source, _ := f.source(); source != StampUser {
-		t.Errorf("one receive had no stamp, but stamps are by %s", source)
-	}
-}
-
 // A set clock is noticed, and stamps of the meantime are not trusted.
 func TestClockSteps(t *testing.T) {
 	mono, wall := int64(1000), int64(5_000_000)
