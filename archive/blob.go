@@ -55,7 +55,7 @@ func (w *blobWriter) publish() (schemas.Digest, error) {
 	d := schemas.DigestFromSum(w.h.Sum(nil))
 	have, err := w.s.haveWhole(d, w.size)
 	if err == nil && !have {
-		err = w.f.Publish(w.s.blobPath(d))
+		err = w.s.publish(w.f, d)
 	}
 	w.f.Abort()
 	if err != nil {
@@ -76,12 +76,33 @@ func (w *blobWriter) publishLater(group *errgroup.Group) (schemas.Digest, error)
 	w.handed = true
 	group.Go(func() error {
 		defer w.f.Abort()
-		if err := w.f.Publish(w.s.blobPath(d)); err != nil {
+		if err := w.s.publish(w.f, d); err != nil {
 			return fmt.Errorf("store blob %s: %w", d, err)
 		}
 		return nil
 	})
 	return d, nil
+}
+
+// publish gives a file the name of the blob d. Where one is replaced, a gc that
+// has just found the old one to be garbage must not delete the new one: the lock
+// keeps it from being between the two.
+func (s *Store) publish(f *durable.File, d schemas.Digest) error {
+	path := s.blobPath(d)
+	if _, err := os.Lstat(path); err == nil {
+		unlock, err := durable.RLock(s.path(sweepLockName))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unlock() }()
+	}
+	if err := f.Publish(path); err != nil {
+		if what := durable.CheckPlain(path); what != nil {
+			err = fmt.Errorf("%w: %w: `assay fsck --repair` moves it to assay/quarantine", err, what)
+		}
+		return err
+	}
+	return nil
 }
 
 func (w *blobWriter) commit() (schemas.Digest, error) {
@@ -135,6 +156,9 @@ func (s *Store) blobSize(d schemas.Digest) (int64, error) {
 	info, err := os.Lstat(s.blobPath(d))
 	if err != nil {
 		return 0, fmt.Errorf("blob %s: %w", d, err)
+	}
+	if !info.Mode().IsRegular() {
+		return 0, &CorruptError{Blob: d, Err: fmt.Errorf("it is a %s: %w", durable.TypeName(info.Mode()), durable.ErrNotRegular)}
 	}
 	return info.Size(), nil
 }

@@ -21,6 +21,8 @@ type Usage struct {
 	SharedBytes int64 `json:"shared_bytes"`
 	OtherBytes  int64 `json:"other_bytes"`
 	Quarantine  int64 `json:"quarantine_bytes"`
+	// Findings are blobs that are no files: they count for nothing.
+	Findings []schemas.Finding `json:"findings"`
 }
 
 // RunUsage is what one run costs. Removing it, and collecting, frees its unique
@@ -46,7 +48,7 @@ func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return fail(err)
 	}
-	u := Usage{Runs: []RunUsage{}, Blobs: len(list)}
+	u := Usage{Runs: []RunUsage{}, Findings: []schemas.Finding{}}
 	for _, r := range runs {
 		u.Runs = append(u.Runs, RunUsage{RunInfo: r, Listed: true})
 	}
@@ -55,6 +57,10 @@ func (s *Store) Usage(ctx context.Context) (Usage, error) {
 		return fail(err)
 	}
 	for _, b := range list {
+		if b.what != "" {
+			u.Findings = append(u.Findings, b.odd())
+			continue
+		}
 		u.count(b, owners[b.digest])
 	}
 	if u.Quarantine, err = folderBytes(s.path(quarantineDir)); err != nil {
@@ -113,6 +119,7 @@ func (s *Store) infoOf(run schemas.Digest) RunInfo {
 }
 
 func (u *Usage) count(b storedBlob, owners []int32) {
+	u.Blobs++
 	u.Bytes += b.size
 	switch len(owners) {
 	case 0:

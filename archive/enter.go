@@ -138,7 +138,7 @@ func (s *Store) appendRecordLines(lines []recordLine) error {
 		return err
 	}
 	defer func() { _ = unlock() }()
-	f, err := durable.OpenAppend(s.path(recordIndexName))
+	f, err := appendPlain(s.path(recordIndexName))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"assay/internal/durable"
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -53,6 +54,8 @@ type fsck struct {
 	sizes    map[schemas.Digest]int64 // blobs that are there
 	runs     []RunInfo
 	badIndex bool
+	odd      map[string]bool                    // files of the store that are none
+	stamps   map[schemas.Digest]statcache.Stamp // of blobs when they were read
 	names    *labels
 
 	// What a repair is to do.
@@ -69,10 +72,16 @@ type fsck struct {
 // it is lost or damaged, index.json are made anew from the blobs.
 func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) {
 	f := &fsck{s: s, ctx: ctx, opts: opts, bad: map[schemas.Digest]error{}, missing: map[schemas.Digest]bool{},
-		sizes: map[schemas.Digest]int64{}, names: s.newLabels()}
+		sizes: map[schemas.Digest]int64{}, names: s.newLabels(), odd: map[string]bool{}, stamps: map[schemas.Digest]statcache.Stamp{}}
 	f.report = FsckReport{Findings: []schemas.Finding{}, Repaired: []string{}, Quarantined: []string{}}
 	fail := func(err error) (FsckReport, error) { return f.report, fmt.Errorf("fsck %s: %w", s.dir, err) }
+	if err := f.checkOdd(); err != nil {
+		return fail(err)
+	}
 	if opts.Repair {
+		if err := f.moveOdd(); err != nil {
+			return fail(fmt.Errorf("repair: %w", err))
+		}
 		unlock, err := s.lockMaintenance()
 		if err != nil {
 			return fail(err)
@@ -119,6 +128,9 @@ func (f *fsck) checkLayoutFile() error {
 		return nil
 	}
 	f.layoutFile = true
+	if f.odd["oci-layout"] {
+		return nil // told already
+	}
 	f.add(schemas.Finding{ID: "fsck.layout", Severity: schemas.SeverityError, Subject: "oci-layout", File: "oci-layout",
 		Message: "it is missing or damaged: other OCI tools do not take the folder for a layout", Remedy: "`assay fsck --repair` writes it anew"})
 	return nil
@@ -155,7 +167,7 @@ func (f *fsck) checkBlobs() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if bad != nil {
-				f.bad[b.digest] = bad
+				f.bad[b.digest], f.stamps[b.digest] = bad, b.stamp
 			}
 			return err
 		})
@@ -250,6 +262,9 @@ func (f *fsck) checkIndex() error {
 	x, err := f.s.readIndex()
 	if errors.Is(err, ErrIndex) {
 		f.badIndex = true
+		if f.odd[indexName] {
+			return nil // told already
+		}
 		f.add(schemas.Finding{ID: "fsck.index", Severity: schemas.SeverityError, Subject: indexName, File: indexName, Message: err.Error(),
 			Remedy: "`assay fsck --repair` makes it anew from the runs' manifests; tags that cannot be read are lost"})
 		return nil

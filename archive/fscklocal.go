@@ -27,6 +27,10 @@ func (f *fsck) checkRecords() error {
 		return err
 	}
 	f.report.Records = len(found)
+	if f.odd[recordIndexName] {
+		f.records = true
+		return nil // told already
+	}
 	lines, err := f.s.readRecordIndex()
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (f *fsck) checkRecords() error {
 
 // tornLines counts the lines of the record index that are no JSON.
 func (f *fsck) tornLines() (int, error) {
-	b, err := os.ReadFile(f.s.path(recordIndexName))
+	b, err := readPlain(f.s.path(recordIndexName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -94,12 +98,12 @@ func (f *fsck) checkJournals() error {
 		sealed[r.ID] = true
 	}
 	for _, e := range entries {
-		run, ok := strings.CutSuffix(e.Name(), ".jsonl")
-		if !ok || durable.IsTemp(e.Name()) {
+		run, ok := strings.CutSuffix(e.Name(), journalSuffix)
+		if !ok || durable.IsTemp(e.Name()) || f.odd["assay/journals/"+e.Name()] {
 			continue
 		}
 		path := filepath.Join(f.s.JournalDir(), e.Name())
-		b, err := os.ReadFile(path)
+		b, err := readPlain(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -245,7 +249,7 @@ func (f *fsck) checkWork() error {
 		if err != nil || !runFolder.MatchString(e.Name()) || active[e.Name()] || time.Since(info.ModTime()) < DefaultGrace {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(f.s.JournalDir(), e.Name()+".jsonl")); err == nil {
+		if _, err := os.Lstat(filepath.Join(f.s.JournalDir(), e.Name()+journalSuffix)); err == nil {
 			continue // it can be resumed
 		}
 		path := filepath.Join(f.s.WorkDir(), e.Name())

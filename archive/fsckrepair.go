@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"assay/internal/durable"
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -49,18 +50,17 @@ func (f *fsck) repairLayoutFile() error {
 
 // quarantine moves wrong blobs and unreadable journals out of the way.
 func (f *fsck) quarantine() error {
-	var paths []string
+	var blobs []schemas.Digest
 	for d, err := range f.bad {
 		var corrupt *CorruptError
 		if errors.As(err, &corrupt) { // what cannot be read today may be readable tomorrow
-			paths = append(paths, f.s.blobPath(d))
+			blobs = append(blobs, d)
 		}
 	}
-	paths = append(paths, f.journals...)
-	if len(paths) == 0 {
+	if len(blobs)+len(f.journals) == 0 {
 		return nil
 	}
-	sort.Strings(paths)
+	slices.Sort(blobs)
 	if err := durable.MkdirAll(f.s.path(quarantineDir)); err != nil {
 		return err
 	}
@@ -69,21 +69,40 @@ func (f *fsck) quarantine() error {
 		return err
 	}
 	defer func() { _ = unlock() }()
-	for _, p := range paths {
-		name, err := f.freeName(filepath.Base(p))
-		if err == nil {
-			err = durable.Rename(p, f.s.path(quarantineDir+"/"+name))
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // collected, or sealed, meanwhile
-		}
+	for _, d := range blobs {
+		healed, err := f.healed(d)
 		if err != nil {
 			return err
 		}
-		f.report.Quarantined = append(f.report.Quarantined, name)
-		f.did("moved %s to %s/%s", f.rel(p), quarantineDir, name)
+		if healed {
+			delete(f.bad, d)
+			f.did("left %s: it was written anew meanwhile", f.rel(f.s.blobPath(d)))
+			continue
+		}
+		if err := f.moveAway(f.s.blobPath(d)); err != nil {
+			return err
+		}
+	}
+	for _, p := range f.journals {
+		if err := f.moveAway(p); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// healed says that a blob that was wrong is right now: whoever stored its content
+// again has replaced it. No other can do so while the sweep lock is held.
+func (f *fsck) healed(d schemas.Digest) (bool, error) {
+	info, err := os.Lstat(f.s.blobPath(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || statcache.StampOf(info) == f.stamps[d] {
+		return false, err
+	}
+	bad, err := f.s.hashBlob(f.ctx, d, nil)
+	return bad == nil && err == nil, err
 }
 
 // freeName keeps what is in quarantine already.
@@ -131,7 +150,7 @@ func (f *fsck) repairIndex() error {
 	if !f.badIndex {
 		return nil
 	}
-	unlock, err := durable.Lock(f.s.path("assay/index.lock"))
+	unlock, err := durable.Lock(f.s.path(indexLockName))
 	if err != nil {
 		return err
 	}
@@ -139,7 +158,7 @@ func (f *fsck) repairIndex() error {
 	if _, err := f.s.readIndex(); !errors.Is(err, ErrIndex) {
 		return err // repaired or replaced meanwhile
 	}
-	old, err := os.ReadFile(f.s.path(indexName))
+	old, err := readPlain(f.s.path(indexName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -47,18 +47,20 @@ type Garbage struct {
 
 // GCReport is what Collect found, and, with Apply, did.
 type GCReport struct {
-	Applied      bool          `json:"applied"`
-	Garbage      []Garbage     `json:"garbage"` // deleted, or to be deleted; by run, stage and path
-	GarbageBytes int64         `json:"garbage_bytes"`
-	Kept         int           `json:"kept"` // needed blobs
-	KeptBytes    int64         `json:"kept_bytes"`
-	Young        int           `json:"young"` // not needed, but within the grace period or under a lease
-	YoungBytes   int64         `json:"young_bytes"`
-	Cutoff       time.Time     `json:"cutoff"`
-	Leases       []LeaseInfo   `json:"leases"`      // that hold gc back
-	SourceRuns   []KeptRun     `json:"source_runs"` // in no index, but kept for the run that names them
-	Grace        time.Duration `json:"-"`
-	GraceSeconds float64       `json:"grace_s"`
+	Applied      bool        `json:"applied"`
+	Garbage      []Garbage   `json:"garbage"` // deleted, or to be deleted; by run, stage and path
+	GarbageBytes int64       `json:"garbage_bytes"`
+	Kept         int         `json:"kept"` // needed blobs
+	KeptBytes    int64       `json:"kept_bytes"`
+	Young        int         `json:"young"` // not needed, but within the grace period or under a lease
+	YoungBytes   int64       `json:"young_bytes"`
+	Cutoff       time.Time   `json:"cutoff"`
+	Leases       []LeaseInfo `json:"leases"`      // that hold gc back
+	SourceRuns   []KeptRun   `json:"source_runs"` // in no index, but kept for the run that names them
+	// Findings are blobs that are no files: they are left alone.
+	Findings     []schemas.Finding `json:"findings"`
+	Grace        time.Duration     `json:"-"`
+	GraceSeconds float64           `json:"grace_s"`
 }
 
 // KeptRun is a run that is kept because another one was made from it.
@@ -84,7 +86,7 @@ func (s *Store) Collect(ctx context.Context, opts GCOptions) (GCReport, error) {
 		}
 		defer func() { _ = unlock() }()
 	}
-	r := GCReport{Applied: opts.Apply, Grace: opts.Grace, GraceSeconds: opts.Grace.Seconds(), Garbage: []Garbage{}, SourceRuns: []KeptRun{}}
+	r := GCReport{Applied: opts.Apply, Grace: opts.Grace, GraceSeconds: opts.Grace.Seconds(), Garbage: []Garbage{}, SourceRuns: []KeptRun{}, Findings: []schemas.Finding{}}
 	// The order matters: time, leases, journals, index, blobs. Whatever begins
 	// after a step leaves fresh blobs; whatever ends has put its name into a later one.
 	if err := r.takeLeases(s, time.Now()); err != nil {
@@ -144,6 +146,8 @@ func (r *GCReport) sort(ctx context.Context, s *Store, m *marker) error {
 	var garbage []schemas.Digest
 	for _, b := range list {
 		switch {
+		case b.what != "":
+			r.Findings = append(r.Findings, b.odd())
 		case m.live[b.digest]:
 			r.Kept++
 			r.KeptBytes += b.size

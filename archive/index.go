@@ -21,7 +21,10 @@ import (
 	"strings"
 )
 
-const indexName = "index.json"
+const (
+	indexName     = "index.json"
+	indexLockName = "assay/index.lock"
+)
 
 var tagGrammar = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
@@ -62,6 +65,9 @@ func (l *Layout) readIndex() (v1.IndexManifest, error) {
 	b, err := readAll(l.src, indexName, maxIndexBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w: it is missing", l.name, ErrIndex)
+	}
+	if errors.Is(err, durable.ErrNotRegular) {
+		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w: %w", l.name, ErrIndex, err)
 	}
 	if err != nil {
 		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w", l.name, err)
@@ -165,7 +171,7 @@ func (s *Store) sealedRuns() (map[string]bool, error) {
 // updateIndex replaces index.json by what change makes of it, under the lock
 // that all processes of this host share.
 func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
-	unlock, err := durable.Lock(s.path("assay/index.lock"))
+	unlock, err := durable.Lock(s.path(indexLockName))
 	if err != nil {
 		return err
 	}

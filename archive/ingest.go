@@ -113,7 +113,7 @@ func (s *Store) PutBlob(ctx context.Context, d schemas.Digest, size int64, r io.
 	case got != d:
 		return &CorruptError{Blob: d, Err: fmt.Errorf("the %d bytes that came for it hash to %s", in.n, got)}
 	}
-	if err := f.Publish(s.blobPath(d)); err != nil {
+	if err := s.publish(f, d); err != nil {
 		return fmt.Errorf("store blob %s: %w", d, err)
 	}
 	return nil

@@ -40,14 +40,16 @@ func (c *caches) open(s *Store) {
 	_ = c.known.Load()
 }
 
-// save keeps what was learnt. Where a store's cache cannot be written to, the next
-// reader pays; a full or broken disk is an error as everywhere.
+// save keeps what was learnt. Where a store's cache cannot be written to, or is no
+// file, the next reader pays; a full or broken disk is an error as everywhere.
 func (c *caches) save() error {
-	err := errors.Join(c.files.Save(), c.known.Save())
-	if readOnly(err) {
-		return nil
+	var errs []error
+	for _, err := range []error{c.files.Save(), c.known.Save()} {
+		if !readOnly(err) && !errors.Is(err, durable.ErrNotRegular) {
+			errs = append(errs, err)
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // knownKey names content: what it is, and everything that decides how it is
@@ -140,7 +142,7 @@ func (s *Store) haveWhole(d schemas.Digest, size int64) (bool, error) {
 	if _, known := s.whole.Load(d); known {
 		return true, nil
 	}
-	f, err := durable.OpenRegular(s.blobPath(d))
+	f, err := durable.OpenPlain(s.blobPath(d))
 	if err != nil {
 		return false, nil // it is written anew, and that error counts
 	}

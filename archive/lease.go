@@ -127,7 +127,7 @@ func readLease(path string) (LeaseInfo, error) {
 		return LeaseInfo{}, err
 	}
 	b, err := readLimited(path, 1<<16)
-	if err != nil {
+	if err != nil && !errors.Is(err, durable.ErrNotRegular) {
 		return LeaseInfo{}, err
 	}
 	var l LeaseInfo
@@ -139,6 +139,10 @@ func readLease(path string) (LeaseInfo, error) {
 		l.Started = info.ModTime()
 	}
 	l.File = path
+	if err != nil { // nobody wrote that as a lease: it is unknown, which counts
+		l.State = LeaseUnknown
+		return l, nil
+	}
 	l.State, err = leaseState(l, info.ModTime())
 	return l, err
 }
@@ -183,18 +187,20 @@ func (s *Store) sweepLeases() {
 
 // freshen makes a stored blob as new as one just written, so that gc leaves it
 // alone, and reports whether it is there. A blob of another user, whose time
-// cannot be set, is reported missing: it is then stored anew.
+// cannot be set, is reported missing, as is what is no file: it is then stored anew.
 func (s *Store) freshen(d schemas.Digest) (bool, error) {
 	unlock, err := durable.RLock(s.path(sweepLockName))
 	if err != nil {
 		return false, fmt.Errorf("keep blob %s: %w", d, err)
 	}
 	defer func() { _ = unlock() }()
-	err = durable.Touch(s.blobPath(d))
+	if err = durable.CheckPlain(s.blobPath(d)); err == nil {
+		err = durable.Touch(s.blobPath(d))
+	}
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EPERM):
+	case errors.Is(err, durable.ErrNotRegular), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EPERM):
 		return false, nil
 	}
 	return false, fmt.Errorf("keep blob %s: %w", d, err)

@@ -14,6 +14,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"assay/internal/durable"
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -22,6 +24,14 @@ type storedBlob struct {
 	digest   schemas.Digest
 	size     int64
 	modified time.Time
+	stamp    statcache.Stamp
+	what     string // what is there instead of a file; "" for a file
+}
+
+// odd is the finding about something that stands in a blob's place.
+func (b storedBlob) odd() schemas.Finding {
+	return schemas.Finding{ID: "fsck.blob", Severity: schemas.SeverityError, Subject: kindOther, Blob: b.digest, File: blobName(b.digest),
+		Message: "a " + b.what + " stands in its place", Remedy: fixable + " moves it to assay/quarantine"}
 }
 
 // blobs lists the blobs of the store by digest. Files whose names are no digests
@@ -47,7 +57,11 @@ func (s *Store) blobs(ctx context.Context) ([]storedBlob, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
 		}
-		out = append(out, storedBlob{d, info.Size(), info.ModTime()})
+		b := storedBlob{digest: d, size: info.Size(), modified: info.ModTime(), stamp: statcache.StampOf(info)}
+		if !info.Mode().IsRegular() {
+			b.what, b.size = durable.TypeName(info.Mode()), 0
+		}
+		out = append(out, b)
 	}
 	return out, nil
 }
@@ -206,10 +220,10 @@ func (m *marker) journals() error {
 		return fmt.Errorf("read journals: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".lock") || !e.Type().IsRegular() {
+		if strings.HasSuffix(e.Name(), ".lock") || !e.Type().IsRegular() && !strings.HasSuffix(e.Name(), journalSuffix) {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(m.s.JournalDir(), e.Name()))
+		b, err := readPlain(filepath.Join(m.s.JournalDir(), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // its run was sealed meanwhile
 		}
@@ -260,7 +274,7 @@ const (
 // sniff guesses what a blob is from its beginning: our documents are canonical
 // JSON, so the first field tells.
 func (s *Store) sniff(d schemas.Digest) string {
-	f, err := os.Open(s.blobPath(d))
+	f, err := durable.OpenPlain(s.blobPath(d))
 	if err != nil {
 		return kindOther
 	}

@@ -73,7 +73,7 @@ func (s *Store) findRecords(ctx context.Context) ([]schemas.StoredRecord, error)
 // mayBeRecord looks at the beginning: documents are canonical JSON objects, and
 // a record's first field is its attempt.
 func (s *Store) mayBeRecord(d schemas.Digest) bool {
-	f, err := os.Open(s.blobPath(d))
+	f, err := durable.OpenPlain(s.blobPath(d))
 	if err != nil {
 		return false
 	}

@@ -159,7 +159,7 @@ func (s *Store) readRecordIndex() ([]recordLine, error) {
 	x := &s.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	f, err := os.Open(s.path(recordIndexName))
+	f, err := openPlain(s.path(recordIndexName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

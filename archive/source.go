@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"assay/internal/durable"
+	"assay/schemas"
 )
 
 // source gives the files of an OCI image layout by their slash-separated name.
@@ -18,8 +21,15 @@ type source interface {
 // folderSource is a layout in a folder.
 type folderSource struct{ dir string }
 
+// open follows no link: what stands in a blob's place and is no file is a damaged
+// blob to every reader.
 func (s folderSource) open(name string) (io.ReadCloser, int64, error) {
-	f, err := durable.OpenRegular(filepath.Join(s.dir, filepath.FromSlash(name)))
+	f, err := durable.OpenPlain(filepath.Join(s.dir, filepath.FromSlash(name)))
+	if errors.Is(err, durable.ErrNotRegular) {
+		if hex, ok := strings.CutPrefix(name, blobsDir+"/"); ok {
+			err = &CorruptError{Blob: schemas.Digest("sha256:" + hex), Err: err}
+		}
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -55,7 +65,7 @@ func readBounded(r io.Reader, size, limit int64, name string) ([]byte, error) {
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := durable.OpenRegular(path)
+	f, err := durable.OpenPlain(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,4 +75,34 @@ func readLimited(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return readBounded(f, info.Size(), limit, path)
+}
+
+// openPlain opens a file of the store; what stands in its place is named with what
+// to do about it.
+func openPlain(path string) (*os.File, error) {
+	f, err := durable.OpenPlain(path)
+	return f, withRepair(err)
+}
+
+func appendPlain(path string) (*durable.AppendFile, error) {
+	if err := durable.CheckPlain(path); err != nil {
+		return nil, withRepair(err)
+	}
+	return durable.OpenAppend(path)
+}
+
+func withRepair(err error) error {
+	if errors.Is(err, durable.ErrNotRegular) {
+		return fmt.Errorf("%w: `assay fsck --repair` moves it to assay/quarantine", err)
+	}
+	return err
+}
+
+func readPlain(path string) ([]byte, error) {
+	f, err := openPlain(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }

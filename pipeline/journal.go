@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
@@ -69,7 +70,10 @@ func openJournal(storeDir, runID string) (*journal, error) {
 	if !ok {
 		return nil, &ResumeError{fmt.Sprintf("run %s is still being executed by another process", runID)}
 	}
-	f, err := durable.OpenAppend(path)
+	var f *durable.AppendFile
+	if err = durable.CheckPlain(path); err == nil {
+		f, err = durable.OpenAppend(path)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("journal %s: %w", runID, err), unlock())
 	}
@@ -103,7 +107,12 @@ func (j *journal) discard() error {
 }
 
 func readJournal(path string) ([]journalEvent, error) {
-	b, err := os.ReadFile(path)
+	f, err := durable.OpenPlain(path)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}

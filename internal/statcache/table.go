@@ -61,12 +61,13 @@ func NewTable(path string, key, value, maxRows int) *Table {
 func (t *Table) width() int { return t.key + t.value }
 
 // Load reads the file if another process has changed it since. A file that is
-// missing, of another version, or damaged is as much of a table as can be read.
+// missing, of another version, or damaged is as much of a table as can be read;
+// what is no file is none.
 func (t *Table) Load() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	info, err := os.Stat(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(t.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		t.rows, t.onDisk, t.loaded, t.broken = nil, 0, nil, false
 		return nil
 	}
@@ -89,7 +90,7 @@ func (t *Table) header() []byte {
 
 // read fills rows from the file. Its errors are those of the disk only.
 func (t *Table) read(info os.FileInfo) error {
-	f, err := os.Open(t.path)
+	f, err := durable.OpenPlain(t.path)
 	if err != nil {
 		return err
 	}
@@ -239,9 +240,12 @@ func (t *Table) Save() error {
 		return fail(err)
 	}
 	defer func() { _ = unlock() }()
+	if err := durable.CheckPlain(t.path); err != nil {
+		return fail(err) // whatever that is, it is not ours to replace
+	}
 	known := len(t.rows)
 	t.merge(fresh)
-	info, err := os.Stat(t.path)
+	info, err := os.Lstat(t.path)
 	switch {
 	case err == nil && t.appendable(info, fresh, known):
 		err = t.extend(fresh, info)
