@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"sort"
@@ -66,10 +67,11 @@ func isCancel(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// asCorrupt blames the blob, unless the file system refused to read it.
+// asCorrupt blames the blob, unless the file system refused to read it or it could
+// not be asked for.
 func asCorrupt(d schemas.Digest, err error) error {
 	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, ErrUnreachable) || errors.As(err, &pathErr) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read blob %s: %w", d, err)
 	}
 	return &CorruptError{Blob: d, Err: err}
@@ -96,6 +98,7 @@ func (l *Layout) streamBlob(ctx context.Context, b schemas.Blob, spans []span, f
 		plain = dec
 	}
 	content := newHashReader(ctx, sourceReader{io.LimitReader(plain, contentSize(b)+1), b.Digest})
+	content.h = contentHash(b)
 	for _, sp := range spans {
 		if _, err := io.CopyN(io.Discard, content, sp.offset-content.n); err != nil {
 			return short(b.Digest, err)
@@ -109,6 +112,19 @@ func (l *Layout) streamBlob(ctx context.Context, b schemas.Blob, spans []span, f
 	}
 	return checkEnd(b, size, content, raw)
 }
+
+// contentHash hashes the content of a blob that has a digest of it. A pack has
+// none: its own digest and those of its files cover every byte.
+func contentHash(b schemas.Blob) hash.Hash {
+	if b.ContentDigest == "" {
+		return noHash{sha256.New()}
+	}
+	return sha256.New()
+}
+
+type noHash struct{ hash.Hash }
+
+func (noHash) Write(b []byte) (int, error) { return len(b), nil }
 
 func short(d schemas.Digest, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -40,6 +40,9 @@ type verifier struct {
 	digest schemas.Digest
 	// doc reads a document; layer is nil for one that only the config names.
 	doc func(d schemas.Digest, title string) ([]byte, error)
+	// openDoc opens a document that may be long; its last Read fails when the bytes
+	// are not those of the digest.
+	openDoc func(d schemas.Digest, title string) (io.ReadCloser, error)
 	// open reads a file of the run; its last Read fails when the bytes are not
 	// what the entry says.
 	open func(e schemas.TreeEntry) (io.ReadCloser, error)
@@ -135,6 +138,7 @@ func (v *verifier) layout(ctx context.Context, l *Layout) error {
 	v.checkIndex(l, int64(len(raw)))
 	docs := l.documentsOf(v.manifest)
 	v.doc = func(d schemas.Digest, _ string) ([]byte, error) { return docs.read(d) }
+	v.openDoc = func(d schemas.Digest, _ string) (io.ReadCloser, error) { return docs.open(d) }
 	blobs := sync.OnceValue(func() map[schemas.Digest]schemas.Blob { return blobMap(v.files.Blobs) })
 	v.open = func(e schemas.TreeEntry) (io.ReadCloser, error) { return l.openEntry(ctx, e, blobs()), nil }
 	v.documents()
@@ -166,6 +170,8 @@ func (v *verifier) fault(err error, f schemas.Finding) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f.Remedy = "the file is missing: restore it from another copy of the run"
+	case errors.Is(err, ErrUnreachable):
+		f.Severity, f.Remedy = schemas.SeverityUnknown, "verify again when it can be reached"
 	case errors.As(err, &pathErr) && !errors.As(err, &corrupt):
 		f.Severity = schemas.SeverityUnknown
 		f.Remedy = "make the file readable and verify again"

@@ -205,15 +205,11 @@ func (u *unwrapped) take(d *v1.Descriptor) {
 	}
 	raw, err := u.manifest(w)
 	u.runs[w.Run] = wrappedRun{raw, err}
-	out, derr := descriptor(mediaManifest, w.Run, int64(len(raw)), "")
+	out, derr := runDescriptor(w.Run, raw)
 	if derr != nil {
 		return
 	}
-	out.ArtifactType, out.Annotations = ArtifactType, map[string]string{}
 	if m, perr := parseManifest(raw); err == nil && perr == nil {
-		for k, v := range m.Annotations {
-			out.Annotations[k] = v
-		}
 		for _, part := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 			if at, lerr := w.Layer(blobRef(part)); lerr == nil {
 				u.blobs[digestOf(part)] = wrappedBlob{blobRef(part), at}

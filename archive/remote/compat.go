@@ -145,15 +145,26 @@ func standIn(run schemas.Digest) string { return "run-" + run.Hex() }
 
 // find fetches the manifest of the run that ref names, and how it is wrapped.
 func (c *client) find(ctx context.Context, ref Reference) ([]byte, *archive.Wrapper, error) {
+	doc, err := c.locate(ctx, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.open(ctx, ref, doc)
+}
+
+// locate fetches what ref names: the run's manifest or its wrapper.
+func (c *client) locate(ctx context.Context, ref Reference) (document, error) {
 	doc, err := c.getManifest(ctx, ref.manifest())
 	if status(err) == http.StatusNotFound && ref.Digest != "" {
 		if wrapped, werr := c.getManifest(ctx, standIn(ref.Digest)); werr == nil {
 			doc, err = wrapped, nil
 		}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
+	return doc, err
+}
+
+// open returns the run's manifest from what was located.
+func (c *client) open(ctx context.Context, ref Reference, doc document) ([]byte, *archive.Wrapper, error) {
 	if doc.media == mediaIndex || path.Base(doc.media) == "vnd.docker.distribution.manifest.list.v2+json" {
 		return nil, nil, fmt.Errorf("%s is an image index, not a run", ref)
 	}

@@ -79,8 +79,8 @@ func readManifest(res *http.Response) (document, error) {
 	}
 	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	doc := document{bytes: b, media: strings.TrimSpace(media), digest: schemas.DigestOf(b), etag: res.Header.Get("ETag")}
-	if said := res.Header.Get("Docker-Content-Digest"); strings.HasPrefix(said, "sha256:") && said != string(doc.digest) {
-		return doc, &archive.CorruptError{Blob: doc.digest, Err: fmt.Errorf("the registry calls these %d bytes %s", len(b), clean(said, nil))}
+	if said := res.Header.Get("Docker-Content-Digest"); schemas.Digest(said).Valid() && said != string(doc.digest) {
+		return doc, &archive.CorruptError{Blob: schemas.Digest(said), Err: fmt.Errorf("the registry sent %d bytes for it that hash to %s", len(b), doc.digest)}
 	}
 	return doc, nil
 }

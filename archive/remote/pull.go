@@ -264,12 +264,11 @@ func (r downloadReader) Read(b []byte) (int, error) {
 
 // open asks for the rest of the blob.
 func (d *download) open(ctx context.Context) error {
-	h := http.Header{"Accept": {"application/octet-stream", "*/*"}}
+	h := http.Header{}
 	if d.at > 0 {
 		h.Set("Range", fmt.Sprintf("bytes=%d-%d", d.at, d.blob.Size-1))
 	}
-	res, err := d.c.do(ctx, request{op: "pull blob " + d.blob.Digest.Short(), method: http.MethodGet, url: d.c.url("/blobs/%s", d.blob.Digest), header: h,
-		ok: []int{http.StatusOK, http.StatusPartialContent}})
+	res, err := d.c.do(ctx, d.request(h))
 	if err != nil {
 		return err
 	}

@@ -53,10 +53,9 @@ func remoteError(err error) error {
 
 // resolveRemote finds the run that a reference to a registry names. The tag is
 // resolved once: what is read is what the digest says. A run that the store has
-// is read there, any other is fetched into a store that lasts as long as the
-// command.
+// is read there, of any other what is needed is fetched.
 func (c *call) resolveRemote(text string) (archive.Ref, error) {
-	from, err := remoteReference(text, true)
+	v, err := c.view(text)
 	if err != nil {
 		return archive.Ref{}, err
 	}
@@ -64,17 +63,26 @@ func (c *call) resolveRemote(text string) (archive.Ref, error) {
 	if err != nil {
 		return archive.Ref{}, err
 	}
-	if s == nil {
-		return c.fetch(text, from)
+	if s != nil && s.HasRun(c.ctx, v.Run) {
+		return named(c, s, text, string(v.Run))
 	}
-	run, err := remote.Check(c.ctx, from, c.remoteOptions(nil))
+	return v.Layout.Ref(text, v.Run), nil
+}
+
+// view opens a run where it lies in a registry. What is kept of it meanwhile goes
+// when the command ends.
+func (c *call) view(text string) (*remote.View, error) {
+	from, err := remoteReference(text, true)
 	if err != nil {
-		return archive.Ref{}, remoteError(err)
+		return nil, err
 	}
-	if !s.HasRun(c.ctx, run) {
-		return c.fetch(text, from)
+	tmp, err := os.MkdirTemp("", "assay-registry-")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", text, err)
 	}
-	return named(c, s, text, string(run))
+	c.temps.dirs = append(c.temps.dirs, tmp)
+	v, err := remote.Open(c.ctx, from, tmp, c.remoteOptions(nil))
+	return v, remoteError(err)
 }
 
 // fetch pulls a run into a store of its own.
@@ -111,17 +119,18 @@ func named(c *call, s *archive.Store, text, digest string) (archive.Ref, error) 
 	return r, err
 }
 
-// resolveToVerify is resolve, but reads every byte of a run in a registry from
-// there.
-func (c *call) resolveToVerify(text string) (archive.Ref, error) {
+// resolveToVerify is resolve, but a run in a registry is read there whatever the
+// store has. reached says afterwards whether all of it could be.
+func (c *call) resolveToVerify(text string) (ref archive.Ref, reached func() error, err error) {
 	if !remote.IsReference(text) {
-		return c.resolve(text)
+		ref, err = c.resolve(text)
+		return ref, func() error { return nil }, err
 	}
-	from, err := remoteReference(text, true)
+	v, err := c.view(text)
 	if err != nil {
-		return archive.Ref{}, err
+		return archive.Ref{}, nil, err
 	}
-	return c.fetch(text, from)
+	return v.Layout.Ref(text, v.Run), v.Err, nil
 }
 
 // resolveSource is resolve for a run that another one is made from: fetched from
@@ -134,12 +143,12 @@ func (c *call) resolveSource(text string) (archive.Ref, error) {
 	if err != nil {
 		return archive.Ref{}, err
 	}
-	if s == nil {
-		return c.resolveRemote(text)
-	}
 	from, err := remoteReference(text, true)
 	if err != nil {
 		return archive.Ref{}, err
+	}
+	if s == nil {
+		return c.fetch(text, from) // it is read twice: verified, then laid out
 	}
 	return c.pullInto(s, text, from)
 }

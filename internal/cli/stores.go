@@ -64,7 +64,7 @@ func (c *call) openRun(ref string) (*archive.Run, error) {
 // archive is damaged, whatever the file system calls it.
 func (c *call) readRun(r archive.Ref) (*archive.Run, error) {
 	run, err := r.Run(c.ctx)
-	if err != nil && c.ctx.Err() == nil {
+	if err != nil && c.ctx.Err() == nil && !errors.Is(err, archive.ErrUnreachable) {
 		err = withCode(ExitUnverified, fmt.Errorf("%w: `assay verify %s` says more", err, r.Name))
 	}
 	return run, err

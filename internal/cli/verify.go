@@ -45,7 +45,7 @@ func runVerify(c *call) error {
 	}
 	doc, code := verifyDoc{}, ExitOK
 	for _, name := range c.Args().Slice() {
-		ref, err := c.resolveToVerify(name)
+		ref, reached, err := c.resolveToVerify(name)
 		if err != nil && exitCode(err) == ExitInfra && !remote.IsReference(name) {
 			err = withCode(ExitUnverified, err) // what cannot be read cannot be verified
 		}
@@ -55,6 +55,9 @@ func runVerify(c *call) error {
 		ctx, done := c.showing()
 		verdict, err := ref.Verify(ctx)
 		done()
+		if err == nil {
+			err = reached()
+		}
 		if err != nil {
 			return err
 		}
