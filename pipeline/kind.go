@@ -162,6 +162,8 @@ type ServiceView struct {
 	ReadyMs *float64
 	// Uses counts the stages that this lifetime of the service has served before.
 	Uses int
+	// PID is the service's first process, 0 for one that was attached to.
+	PID int
 	// Dead reports why the service is gone, or "" while it lives.
 	Dead func() string
 	// Done is closed when the service is gone.

@@ -77,7 +77,7 @@ func Kinds() []KindSpec {
 			}},
 			{Name: "request_timeout", Type: TypeDuration, Default: "5m0s", Doc: "limit of one request"},
 		}},
-		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result"}, Fields: []Field{
+		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result", "observed"}, Fields: []Field{
 			{Name: "workload", Type: TypePath, Doc: "file of arrivals with lengths; in open loop exactly one of workload and arrival, in other modes its times are not used"},
 			{Name: "prompts", Type: TypePath, Doc: "file of prompts without times, sent as arrival or mode says"},
 			{Name: "workload_form", Type: TypeString, Enum: WorkloadForms, Doc: "form of the file of workload or prompts; default: told from its first lines, except text, which is a prompt a line"},
@@ -121,6 +121,7 @@ func Kinds() []KindSpec {
 			{Name: "length_tolerance", Type: TypeFloat, Default: 0.02, Min: bound(0), Max: bound(1), Doc: "share by which the tokens of a prompt or an answer may differ, on average, from those asked before a finding says so"},
 			{Name: "require_lengths", Type: TypeBool, Default: false, Doc: "fail when they differ by more; for prompts counted by the service's tokenizer, before anything is sent"},
 			sloField(),
+			ObserveField(),
 		}},
 		simulateKind(),
 		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure and simulate stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},

@@ -81,6 +81,8 @@ type Result struct {
 	Findings   []Finding     `json:"findings"`
 	// Client says how far the client that measured this can be believed.
 	Client *ClientVerdict `json:"client,omitempty"`
+	// Observed is what was seen of the service and its host meanwhile.
+	Observed *Observed `json:"observed,omitempty"`
 }
 
 // SLO holds the targets in milliseconds.

@@ -21,6 +21,8 @@ type client struct {
 	pool   *loadgen.Pool
 	unwind func()
 	issued int // records written
+	// observed is what was seen of the service meanwhile.
+	observed *observation
 }
 
 // prepare makes the connections and keeps the collector away, before the anchor is

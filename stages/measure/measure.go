@@ -19,6 +19,7 @@ const (
 	OutputSchedule = "schedule"
 	OutputRequests = "requests"
 	OutputResult   = "result"
+	OutputObserved = "observed"
 
 	ScheduleFile   = "schedule.jsonl"
 	RequestsFile   = "requests.jsonl.zst"
@@ -30,9 +31,11 @@ const (
 func Kind() pipeline.Kind {
 	return pipeline.Kind{
 		Name: "measure", Version: 1, Measured: true,
-		Seed:    seed,
-		Outputs: func(map[string]any) []string { return []string{OutputSchedule, OutputRequests, OutputResult} },
-		Run:     run,
+		Seed: seed,
+		Outputs: func(map[string]any) []string {
+			return []string{OutputSchedule, OutputRequests, OutputResult, OutputObserved}
+		},
+		Run: run,
 	}
 }
 
@@ -62,11 +65,18 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if err != nil {
 		return err
 	}
+	seen, err := startObserving(ctx, task, set)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
 	c := prepare(ctx, task, set, plan)
+	c.observed = seen
 	opts := clientOptions(task, set, plan)
 	opts.Pool, opts.Watch = c.pool, c.watch
+	seen.recorder.Begin(opts.Anchor)
 	sent, logged := send(ctx, task, opts, log, &c.issued)
 	c.sent()
+	seen.end(ctx)
 	if logged != nil {
 		return &pipeline.InfraError{Op: "write the request log", Err: logged}
 	}
@@ -75,7 +85,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if err != nil {
 		return errors.Join(sent, err)
 	}
-	return verdict(ctx, task, set, res, sent)
+	return errors.Join(verdict(ctx, task, set, res, sent), seen.err)
 }
 
 func readingText(r schemas.Reading) string {
@@ -239,6 +249,9 @@ func fold(ctx context.Context, task *pipeline.Task, set schemas.Settings, plan p
 	}
 	plan.exhausted(task, &res)
 	c.judge(ctx, task, set, &res)
+	if err := c.observed.into(&res); err != nil {
+		return res, err
+	}
 	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
 }
 

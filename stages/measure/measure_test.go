@@ -209,7 +209,7 @@ func TestInterruptionLeavesAWholeAccount(t *testing.T) {
 	reason := errors.New("interrupted by the user")
 	config := fast("m0", "m1")
 	config["fault"] = map[string]any{"kind": "hang", "after_tokens": 1.0}
-	s := newStage(t, startEngine(t, config, func() { cancel(reason) }), synthForm+"00:10:00.000,m0,8,4\r\n", map[string]any{"predial": 0.0})
+	s := newStage(t, startEngine(t, config, func() { cancel(reason) }), synthForm+"00:10:00.000,m0,8,4\r\n", map[string]any{"predial": 0.0, "observe": map[string]any{"metrics": "off"}}) // the first connection is a request
 	if err := run(ctx, s.task); !errors.Is(err, reason) {
 		t.Fatalf("error %v, want the cause", err)
 	}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package observe
+
+// rusageThread does not exist here: threadTime is 0.
+const rusageThread = -1 << 20
