@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -174,13 +176,53 @@ func TestEmulatedIsSaid(t *testing.T) {
 
 func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
-	l := lines{&b}
+	now := time.Now()
+	l := newLines(&b, func() time.Time { return now })
 	l.event(pipeline.Event{Type: "start", Node: "a"})
 	l.event(pipeline.Event{Type: "end", Node: "a", Status: schemas.StageFailed, Text: "first\nsecond", NodesDone: 1, NodesTotal: 2})
-	l.event(pipeline.Event{Type: "progress", Node: "a", Done: 1, Total: 2})
+	for range 12 { // a line each 5 s, and none at once
+		l.event(pipeline.Event{Type: "progress", Node: "b", Done: 1, Total: 2, Text: "1 of 2 done, 1 in flight"})
+		now = now.Add(time.Second)
+	}
 	l.event(pipeline.Event{Type: "finding", Finding: &schemas.Finding{Severity: schemas.SeverityInfo, Subject: "s", Message: "quiet"}})
 	l.event(pipeline.Event{Type: "finding", Finding: &schemas.Finding{Severity: schemas.SeverityWarning, Subject: "s", Message: "loud"}})
-	if diff := cmp.Diff("[1/2] a failed after 0s: first\nwarning: s: loud\n", b.String()); diff != "" {
+	if diff := cmp.Diff("[1/2] a failed after 0s: first\nb: 1 of 2 done, 1 in flight\nb: 1 of 2 done, 1 in flight\nwarning: s: loud\n", b.String()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// watched is what a terminal was sent, read while it is written.
+type watched struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+func TestProgressBars(t *testing.T) {
+	var w watched
+	b := newBars(&w)
+	deadline := time.Now().Add(10 * time.Second)
+	for i := int64(1); !strings.Contains(w.String(), "in flight") || !strings.Contains(w.String(), "0/3"); i++ {
+		b.event(pipeline.Event{Type: "progress", Node: "load", Done: i, Total: i + 100, Text: "7 in flight", NodesTotal: 3})
+		if time.Now().After(deadline) {
+			t.Fatalf("not drawn: %q", w.String())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	b.event(pipeline.Event{Type: "end", Node: "load", NodesDone: 1, NodesTotal: 3})
+	b.close()
+	alone := newBars(&w) // a load that is no run's
+	alone.event(pipeline.Event{Type: "progress", Node: "load", Done: 1, Total: 2, Text: "x"})
+	alone.close()
 }

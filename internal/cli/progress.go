@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -29,7 +30,7 @@ func (c *call) progress() progress {
 	case isTerminal(c.stderr):
 		return newBars(c.stderr)
 	}
-	return lines{c.stderr}
+	return newLines(c.stderr, time.Now)
 }
 
 func isTerminal(w io.Writer) bool {
@@ -46,16 +47,44 @@ type silent struct{}
 func (silent) event(pipeline.Event) {}
 func (silent) close()               {}
 
-// lines writes one line for each thing that happened.
-type lines struct{ w io.Writer }
+// linesEvery is the least time between two lines about how far a stage is.
+const linesEvery = 5 * time.Second
 
-func (l lines) event(ev pipeline.Event) {
+// lines writes one line for each thing that happened, and now and then one about
+// how far a stage is that takes its time.
+type lines struct {
+	w    io.Writer
+	now  func() time.Time
+	told map[string]time.Time // node -> its start, or the last line about it
+}
+
+func newLines(w io.Writer, now func() time.Time) *lines {
+	return &lines{w: w, now: now, told: map[string]time.Time{}}
+}
+
+func (l *lines) event(ev pipeline.Event) {
+	switch ev.Type {
+	case "progress":
+		l.far(ev)
+	case "end":
+		delete(l.told, ev.Node)
+	}
 	if s := eventLine(ev); s != "" {
 		fmt.Fprintln(l.w, s)
 	}
 }
 
-func (lines) close() {}
+func (l *lines) far(ev pipeline.Event) {
+	now := l.now()
+	if last, known := l.told[ev.Node]; known && now.Sub(last) < linesEvery {
+		return
+	} else if known && ev.Text != "" {
+		fmt.Fprintf(l.w, "%s: %s\n", ev.Node, ev.Text)
+	}
+	l.told[ev.Node] = now
+}
+
+func (*lines) close() {}
 
 // eventLine is an event as one line, "" for one that is not worth it.
 func eventLine(ev pipeline.Event) string {
@@ -105,18 +134,16 @@ type bars struct {
 	whole *mpb.Bar
 	stage *mpb.Bar
 	node  string
+	note  atomic.Pointer[string] // what the stage says of itself; read while the bar is drawn
 }
 
 func newBars(w io.Writer) *bars {
-	b := &bars{pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
-	b.whole = b.pool.AddBar(0, mpb.PrependDecorators(decor.Name("run", decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
-	return b
+	return &bars{pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
 }
 
 func (b *bars) event(ev pipeline.Event) {
 	if ev.NodesTotal > 0 {
-		b.whole.SetTotal(int64(ev.NodesTotal), false)
-		b.whole.SetCurrent(int64(ev.NodesDone))
+		b.run(ev)
 	}
 	switch ev.Type {
 	case "progress":
@@ -132,17 +159,35 @@ func (b *bars) event(ev pipeline.Event) {
 	}
 }
 
+// run shows the whole run, which a single load is not.
+func (b *bars) run(ev pipeline.Event) {
+	if b.whole == nil {
+		b.whole = b.pool.AddBar(0, mpb.PrependDecorators(decor.Name("run", decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
+	}
+	b.whole.SetTotal(int64(ev.NodesTotal), false)
+	b.whole.SetCurrent(int64(ev.NodesDone))
+}
+
 func (b *bars) advance(ev pipeline.Event) {
 	if ev.Total <= 0 {
 		return
 	}
+	b.note.Store(&ev.Text)
 	if b.node != ev.Node {
 		b.drop()
 		b.node = ev.Node
-		b.stage = b.pool.AddBar(ev.Total, mpb.BarRemoveOnComplete(), mpb.PrependDecorators(decor.Name(ev.Node, decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
+		b.stage = b.pool.AddBar(ev.Total, mpb.BarRemoveOnComplete(), mpb.PrependDecorators(decor.Name(ev.Node+" ")), mpb.AppendDecorators(decor.Any(b.state)))
 	}
 	b.stage.SetTotal(ev.Total, false)
 	b.stage.SetCurrent(ev.Done)
+}
+
+// state is what a stage says of itself, or its counts.
+func (b *bars) state(s decor.Statistics) string {
+	if note := b.note.Load(); note != nil && *note != "" {
+		return *note
+	}
+	return fmt.Sprintf("%d/%d", s.Current, s.Total)
 }
 
 func (b *bars) drop() {
@@ -154,6 +199,8 @@ func (b *bars) drop() {
 
 func (b *bars) close() {
 	b.drop()
-	b.whole.Abort(false)
+	if b.whole != nil {
+		b.whole.Abort(false)
+	}
 	b.pool.Wait()
 }

@@ -197,7 +197,7 @@ func openLog(task *pipeline.Task) (*report.RecordWriter, error) {
 // is wrong with it is told apart from what is wrong with the load. issued becomes
 // the number of records.
 func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *report.RecordWriter, issued *int) (sent, logged error) {
-	state := &progress{}
+	state := newProgress(opts)
 	opts.Progress = state.set
 	tick := time.NewTicker(time.Second)
 	stop, flushed := make(chan struct{}), make(chan struct{})
@@ -216,6 +216,7 @@ func send(ctx context.Context, task *pipeline.Task, opts loadgen.Options, log *r
 	}()
 	sent = loadgen.Run(ctx, opts, func(rec schemas.RequestRecord) error {
 		*issued++
+		state.add(&rec)
 		if task.Hide != nil {
 			rec.Error, rec.FinishReason = task.Hide(rec.Error), task.Hide(rec.FinishReason) // a service may answer with what it was sent
 		}

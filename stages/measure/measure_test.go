@@ -62,7 +62,7 @@ func TestMeasuresTheSynthForm(t *testing.T) {
 			t.Errorf("request %s took %d ns, less than %d", q.ID, *r.DoneNs-*r.DispatchedNs, least)
 		}
 	}
-	if len(s.states) == 0 || !strings.Contains(s.log.String(), "ok 4") {
+	if len(s.states) == 0 || !strings.Contains(s.states[len(s.states)-1], "4/4, 0 in flight") || !strings.Contains(s.log.String(), "ok 4") {
 		t.Errorf("progress %q, log %q", s.states, s.log.String())
 	}
 }
