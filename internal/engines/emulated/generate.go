@@ -78,7 +78,10 @@ func (g *generation) newEntry(number int64) Emission {
 // which is how a handler breaks its connection.
 func (g *generation) answer() {
 	err := errors.New("broken")
+	tally := g.s.tallies[g.req.model.Name]
+	tally.begin()
 	defer func() {
+		tally.end(err == nil, g.out.finish, time.Since(g.arrived))
 		g.entry.EndedNs = g.s.log.ns(time.Now())
 		g.entry.Outcome = g.outcome(err)
 		g.s.log.append(g.entry)
@@ -171,6 +174,7 @@ func (g *generation) emit(b []byte, tokens int, due time.Duration) error {
 	if err != nil || tokens == 0 {
 		return err
 	}
+	g.s.tallies[g.req.model.Name].tokens(tokens, g.req.promptTokens, len(g.entry.Chunks) == 0, before.Sub(g.arrived))
 	g.entry.Chunks = append(g.entry.Chunks, EmissionChunk{
 		Tokens: tokens, DueNs: g.s.log.ns(g.arrived.Add(due)), BeforeNs: g.s.log.ns(before), AfterNs: g.s.log.ns(time.Now()),
 	})

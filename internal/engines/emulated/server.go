@@ -39,6 +39,7 @@ type server struct {
 	config   Config
 	opts     Options
 	models   map[string]Model
+	tallies  map[string]*tallies // of each model
 	log      *emissionLog
 	started  time.Time
 	seen     atomic.Int64 // generation requests that arrived
@@ -72,9 +73,10 @@ func Serve(ctx context.Context, c Config, opts Options) error {
 		ln.Close()
 		return err
 	}
-	s := &server{config: c, opts: opts, models: map[string]Model{}, log: emissions, started: time.Now(), listener: ln}
+	s := &server{config: c, opts: opts, models: map[string]Model{}, tallies: map[string]*tallies{}, log: emissions, started: time.Now(), listener: ln}
 	for _, m := range c.Models {
 		s.models[m.Name] = m
+		s.tallies[m.Name] = &tallies{}
 	}
 	err = s.run(ctx)
 	return errors.Join(err, emissions.close())
@@ -153,6 +155,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "engine": Name, "pid": os.Getpid()})
 	})
+	mux.HandleFunc("GET /metrics", s.writeMetrics)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		data := make([]any, len(s.config.Models))
 		for i, m := range s.config.Models {
