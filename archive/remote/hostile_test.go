@@ -219,3 +219,39 @@ func TestPullRepairs(t *testing.T) {
 	}
 	wantValid(t, into, run)
 }
+
+// TestPushReplaces pushes again to a registry that takes the right bytes for a
+// blob that it kept badly.
+func TestPushReplaces(t *testing.T) {
+	s := newStore(t)
+	run := sealRun(t, s, "run", someFiles(bigFile, 9))
+	blobs := blobsOf(t, s, run)
+	damaged := map[string]bool{}
+	l := newLab(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		switch d := r.URL.Query().Get("digest"); {
+		case r.Method == http.MethodPut && isUpload(r):
+			delete(damaged, d)
+		case r.Method == http.MethodGet && isBlob(r) && damaged[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]:
+			_, _ = w.Write([]byte("something else"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	o := PushOptions{Options: l.options(), Check: true}
+	var last Progress
+	o.Progress = func(p Progress) { last = p }
+	ctx := context.Background()
+	_, err := Push(ctx, s.Layout, run, l.ref("a/b:t"), o)
+	must(t, err)
+	for _, b := range blobs[:2] {
+		damaged[string(b.Digest)] = true
+	}
+	out, err := Push(ctx, s.Layout, run, l.ref("a/b:t"), o)
+	must(t, err)
+	if out.BlobsMoved != 2 || out.BlobsChecked != len(blobs) || len(damaged) != 0 {
+		t.Errorf("%+v: want 2 blobs sent again", out)
+	}
+	if last.Done != last.Total || last.Total != 2*out.Bytes {
+		t.Errorf("progress ends at %+v, want %d", last, 2*out.Bytes)
+	}
+}

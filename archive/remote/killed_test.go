@@ -135,7 +135,7 @@ func killAndRepeat(t *testing.T, reg realRegistry, s *archive.Store, run schemas
 	c, err := dial(ctx, reg.ref(t, "lab/runs"), noLogin(), "pull")
 	must(t, err)
 	for _, b := range blobsOf(t, s, run) {
-		has, err := c.hasBlob(ctx, b)
+		has, _, err := c.hasBlob(ctx, b)
 		must(t, err)
 		if !has {
 			missing += b.Size

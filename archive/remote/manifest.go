@@ -95,12 +95,16 @@ func (c *client) putManifest(ctx context.Context, name, media string, b []byte) 
 	if err != nil && status(err) != http.StatusNotFound && !corrupt(err) {
 		return "", err
 	}
+	damaged := corrupt(err)
 	if err := c.sendManifest(ctx, name, media, b, nil); err != nil {
 		return "", err
 	}
 	back, err := c.getManifest(ctx, name)
 	if err != nil && !corrupt(err) {
 		return "", fmt.Errorf("read back: %w", err)
+	}
+	if damaged && bytes.Equal(back.bytes, have.bytes) {
+		return "", &archive.CorruptError{Blob: schemas.DigestOf(b), Err: fmt.Errorf("registry %s keeps a manifest for it that hashes to %s, and does not replace it: whoever runs it must delete it, then push again", c.repo.RegistryStr(), have.digest)}
 	}
 	if !bytes.Equal(back.bytes, b) {
 		return "", fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run; --compat may help",

@@ -52,7 +52,7 @@ func (u *upload) pieces(ctx context.Context, at string, offset int64) error {
 	}
 	res, err := u.c.do(ctx, request{op: u.op(), method: http.MethodPut, url: closing(at, u.blob.Digest), header: octets(), body: noBody, ok: []int{http.StatusCreated}})
 	if err != nil {
-		if has, herr := u.c.hasBlob(ctx, u.blob); herr == nil && has {
+		if has, _, herr := u.c.hasBlob(ctx, u.blob); herr == nil && has {
 			return nil // closed, but the answer was lost
 		}
 		return err

@@ -208,6 +208,7 @@ type download struct {
 	at     int64 // bytes given to the reader
 	got    int64 // bytes that came
 	faults int
+	quiet  bool // whoever reads it counts
 }
 
 func (d *download) reader(ctx context.Context) io.Reader { return downloadReader{ctx, d} }
@@ -239,7 +240,9 @@ func (r downloadReader) Read(b []byte) (int, error) {
 		d.at += int64(n)
 		d.got += int64(n)
 		if n > 0 {
-			d.c.progress.add(int64(n), 0)
+			if !d.quiet {
+				d.c.progress.add(int64(n), 0)
+			}
 			d.faults = 0
 		}
 		if err == nil || (errors.Is(err, io.EOF) && d.at >= d.blob.Size) {

@@ -23,6 +23,8 @@ type PushOptions struct {
 	NoSources bool
 	// Compat wraps runs as images, for registries that take nothing else.
 	Compat bool
+	// Check reads every blob back, before the run gets its manifest and its name.
+	Check bool
 	// MountFrom names repositories of the same registry that may have blobs of
 	// the run already.
 	MountFrom []string
@@ -44,6 +46,7 @@ type Transfer struct {
 	BlobsMounted int              `json:"blobs_mounted,omitempty"`
 	Bytes        int64            `json:"bytes"` // of all blobs
 	BytesMoved   int64            `json:"bytes_moved"`
+	BlobsChecked int              `json:"blobs_checked,omitempty"` // read back
 }
 
 // maxSources bounds the chain of source runs that goes with a run.
@@ -176,6 +179,9 @@ func (p *push) fresh(blobs []archive.BlobRef) []archive.BlobRef {
 		p.out.Blobs++
 		p.out.Bytes += b.Size
 		p.c.progress.add(0, b.Size)
+		if p.o.Check {
+			p.c.progress.add(0, b.Size)
+		}
 	}
 	return out
 }
@@ -184,6 +190,7 @@ func (p *push) fresh(blobs []archive.BlobRef) []archive.BlobRef {
 func (p *push) blobs(ctx context.Context, from blobs, list []archive.BlobRef) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
+	var bad damage
 	for _, b := range list {
 		g.Go(func() error {
 			if err := gctx.Err(); err != nil {
@@ -193,12 +200,22 @@ func (p *push) blobs(ctx context.Context, from blobs, list []archive.BlobRef) er
 			what, err := u.run(gctx)
 			if err == nil {
 				u.moveTo(b.Size)
+				if p.o.Check {
+					what, err = u.check(gctx, what)
+				}
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.out.BytesMoved += u.sent
+			if corrupt(err) {
+				bad.add(err)
+				return nil
+			}
 			if err != nil {
 				return err
+			}
+			if p.o.Check {
+				p.out.BlobsChecked++
 			}
 			switch what {
 			case sent:
@@ -215,7 +232,7 @@ func (p *push) blobs(ctx context.Context, from blobs, list []archive.BlobRef) er
 		}
 		return err
 	}
-	return nil
+	return bad.err()
 }
 
 // manifest stores a run's manifest, or its wrapper, and names it.

@@ -192,3 +192,44 @@ func blobsOf(t testing.TB, s *archive.Store, run schemas.Digest) []archive.BlobR
 	must(t, err)
 	return list
 }
+
+// TestRealDamageOnPush pushes a run again whose blobs were damaged on the
+// registry's disk. This registry keeps what it has: the push must not report
+// success where the damage can be seen.
+func TestRealDamageOnPush(t *testing.T) {
+	reg := startRegistry(t, "", "")
+	s := newStore(t)
+	run := sealRun(t, s, "run", someFiles(bigFile, 3))
+	ctx := context.Background()
+	push := func(check bool) (Transfer, error) {
+		return Push(ctx, s.Layout, run, reg.ref(t, "lab/runs:base"), PushOptions{Options: noLogin(), Check: check})
+	}
+	out, err := push(true)
+	must(t, err)
+	if out.BlobsChecked != out.Blobs {
+		t.Errorf("%d of %d blobs read back", out.BlobsChecked, out.Blobs)
+	}
+	for _, b := range blobsOf(t, s, run) {
+		path := reg.blobPath(b.Digest)
+		keep, err := os.ReadFile(path)
+		must(t, err)
+		for name, damage := range map[string]func(){"flipped": func() { flip(t, path) }, "cut": func() { must(t, os.Truncate(path, b.Size-1)) }} {
+			damage()
+			for _, check := range []bool{true, false} {
+				_, err := push(check)
+				var bad *archive.CorruptError
+				if found := errors.As(err, &bad) && bad.Blob == b.Digest && strings.Contains(err.Error(), "must delete the blob"); found != (check || name == "cut") {
+					t.Errorf("%s %s, check %v: error %v", name, b.MediaType, check, err)
+				}
+			}
+			must(t, os.WriteFile(path, keep, 0o644))
+		}
+	}
+	_, err = push(true)
+	must(t, err)
+	// A damaged manifest is read back always.
+	flip(t, reg.blobPath(run))
+	if _, err = push(false); !corrupt(err) || !strings.Contains(err.Error(), "keeps a manifest") {
+		t.Errorf("a damaged manifest: error %v", err)
+	}
+}

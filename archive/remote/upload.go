@@ -49,9 +49,14 @@ type upload struct {
 func (u *upload) op() string { return "push blob " + u.blob.Digest.Short() }
 
 func (u *upload) run(ctx context.Context) (fate, error) {
-	has, err := u.c.hasBlob(ctx, u.blob)
+	has, other, err := u.c.hasBlob(ctx, u.blob)
 	if err != nil {
 		return sent, err
+	}
+	if other {
+		// It has something else under this digest: what becomes of the right bytes
+		// must be seen.
+		return u.replace(ctx)
 	}
 	if has {
 		if u.blob.Size > u.c.tune.whole {
@@ -78,18 +83,28 @@ func (u *upload) run(ctx context.Context) (fate, error) {
 	return sent, u.transfer(ctx, at)
 }
 
-// hasBlob asks before anything is sent.
-func (c *client) hasBlob(ctx context.Context, b archive.BlobRef) (bool, error) {
+// replace sends a blob in whose place the registry has another, and looks.
+func (u *upload) replace(ctx context.Context) (fate, error) {
+	if err := u.transfer(ctx, ""); err != nil {
+		return sent, err
+	}
+	return sent, u.c.readBack(ctx, u.blob, func(int64) {})
+}
+
+// hasBlob asks before anything is sent. other says that the registry tells another
+// length for it.
+func (c *client) hasBlob(ctx context.Context, b archive.BlobRef) (has, other bool, err error) {
 	res, err := c.do(ctx, request{op: "look for blob " + b.Digest.Short(), method: http.MethodHead, url: c.url("/blobs/%s", b.Digest),
 		ok: []int{http.StatusOK, http.StatusNotFound, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed}})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer closeAnswer(res)
 	// An answer to HEAD cannot give a reason. The upload that follows is refused
 	// with one, if it is.
-	// A registry that tells another length has something else.
-	return res.StatusCode == http.StatusOK && (res.ContentLength < 0 || res.ContentLength == b.Size), nil
+	has = res.StatusCode == http.StatusOK
+	other = has && res.ContentLength >= 0 && res.ContentLength != b.Size
+	return has && !other, other, nil
 }
 
 // start opens an upload session, or has the blob mounted from another repository.

@@ -17,6 +17,7 @@ func pushCommand() *command {
 		example: "assay push baseline oci://registry.example/team/runs:baseline",
 		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-sources", Usage: "leave out the runs it was made from"},
+			&cli.BoolFlag{Name: "check", Usage: "read every blob back, also those that were there, before the run gets its name"},
 			&cli.BoolFlag{Name: "compat", Usage: "wrap the run as an image, for registries that refuse artifact types"},
 			&cli.StringSliceFlag{Name: "mount-from", Usage: "a `REPOSITORY` of the registry that may have its blobs, again for another"},
 			plainHTTPFlag(),
@@ -40,7 +41,7 @@ func runPush(c *call) error {
 	if to.Digest != "" && to.Digest != ref.Digest {
 		return usagef("%s is %s, not what %s names: leave the digest out", ref.Name, ref.Digest, c.Args().Get(1))
 	}
-	opts := remote.PushOptions{NoSources: c.Bool("no-sources"), Compat: c.Bool("compat"), MountFrom: c.StringSlice("mount-from")}
+	opts := remote.PushOptions{NoSources: c.Bool("no-sources"), Compat: c.Bool("compat"), Check: c.Bool("check"), MountFrom: c.StringSlice("mount-from")}
 	s, err := c.existing()
 	if err != nil {
 		return err
@@ -61,6 +62,9 @@ func runPush(c *call) error {
 	c.printf("pushed %s: %s\n", ref.Digest.Short(), transferText(out, "sent"))
 	for _, d := range out.Sources {
 		c.printf("  with source run %s\n", d)
+	}
+	if out.BlobsChecked > 0 {
+		c.printf("read back  %s, whole\n", plural(out.BlobsChecked, "blob"))
 	}
 	if out.Tag != "" {
 		c.printf("tag        %s\n", out.Tag)
