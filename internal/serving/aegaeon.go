@@ -171,7 +171,7 @@ type prefillWorker struct {
 }
 
 func (w *prefillWorker) hasWork() bool { return len(w.groups) > 0 }
-func (w *prefillWorker) lost()         {} // see take
+func (w *prefillWorker) lost(*request) {} // take looks for itself
 
 func (w *prefillWorker) wait(p phase, ms int64) {
 	w.phase, w.st.busy = p, true
@@ -207,24 +207,25 @@ func (w *prefillWorker) next() {
 	}
 }
 
-// take removes the next request from the first group, and the group with its last
-// one. A request that has failed meanwhile is taken like any other, and costs its
-// prefill: the published policy does not look.
+// take removes the next request that still waits from the first group, and the
+// group with its last one: what comes while that one runs begins a group anew.
 func (w *prefillWorker) take() *request {
-	if len(w.groups) == 0 {
-		return nil
+	for len(w.groups) > 0 {
+		g := w.groups[0]
+		r := g.reqs[0]
+		g.reqs[0] = nil
+		g.reqs = g.reqs[1:]
+		g.total -= r.context()
+		if len(g.reqs) == 0 {
+			n := copy(w.groups, w.groups[1:])
+			w.groups[n] = nil
+			w.groups = w.groups[:n]
+		}
+		if !r.done {
+			return r
+		}
 	}
-	g := w.groups[0]
-	r := g.reqs[0]
-	g.reqs[0] = nil
-	g.reqs = g.reqs[1:]
-	g.total -= r.context()
-	if len(g.reqs) == 0 {
-		n := copy(w.groups, w.groups[1:])
-		w.groups[n] = nil
-		w.groups = w.groups[:n]
-	}
-	return r
+	return nil
 }
 
 func (w *prefillWorker) run() {

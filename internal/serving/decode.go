@@ -49,7 +49,7 @@ type decodeWorker struct {
 	stepMs  int64
 }
 
-func (w *decodeWorker) lost() {} // a request here has its first token
+func (w *decodeWorker) lost(*request) {} // a request here has its first token
 
 // hasWork is asked of a worker that is idle.
 func (w *decodeWorker) hasWork() bool { return len(w.inbox)+len(w.batches) > 0 }

@@ -14,6 +14,17 @@ const (
 	phaseDecode
 )
 
+// line is a worker's queue.
+type line interface {
+	len() int
+	// each goes through the requests, from the front, until told not to.
+	each(yield func(*request) bool)
+	// touch notes that a request has other tokens, or lost or gained its KV, or failed.
+	touch(r *request)
+	// remove takes out requests that ended.
+	remove(ended []*request)
+}
+
 // plainWorker serves whole requests from one queue, a batch of its front's model
 // at a time.
 //
@@ -25,17 +36,17 @@ type plainWorker struct {
 	id     int
 	st     status
 	loaded *model
-	queue  []*request
+	line   line
+	ended  []*request // still in the line
 	// lastBatchMs is the end of the last step; 0 before the first.
 	lastBatchMs int64
 
 	phase    phase
+	walked   []*request
 	batch    []*request // of the running step
 	resident []*request // with KV, or about to have it
 	epoch    uint64
 	changed  bool // the queue is not what the batch was formed from
-	gone     bool // the queue holds requests that finished or failed
-	touched  bool // for a policy: anything about the queue changed since it looked
 
 	times []int64 // of decode steps not given to the requests yet
 	total int     // contexts of the batch, at the start of the next decode step
@@ -43,24 +54,20 @@ type plainWorker struct {
 }
 
 func (w *plainWorker) status() *status { return &w.st }
-func (w *plainWorker) hasWork() bool   { return len(w.queue) > 0 }
-func (w *plainWorker) lost()           { w.changed, w.touched, w.gone = true, true, true }
+func (w *plainWorker) hasWork() bool   { return w.line.len() > 0 }
 
-// enqueue takes a request.
-func (w *plainWorker) enqueue(r *request) {
-	r.home = w
-	w.queue = append(w.queue, r)
-	w.changed, w.touched = true, true
+func (w *plainWorker) lost(r *request) {
+	w.ended, w.changed = append(w.ended, r), true
+	w.line.touch(r)
 }
 
 func (w *plainWorker) fire() {
 	switch w.phase {
 	case phasePrefill:
 		for _, r := range w.batch {
-			w.s.step(r, w.s.nowMs)
-			w.gone = w.gone || r.done
+			w.step(r, w.s.nowMs)
 		}
-		w.lastBatchMs, w.touched = w.s.nowMs, true
+		w.lastBatchMs = w.s.nowMs
 	case phaseDecode:
 		w.times = append(w.times, w.s.nowMs)
 		w.total += len(w.batch)
@@ -81,30 +88,52 @@ func (w *plainWorker) flush() {
 		return
 	}
 	for _, r := range w.batch {
-		w.s.step(r, w.times...)
-		w.gone = w.gone || r.done
+		w.step(r, w.times...)
 	}
-	w.times, w.touched = w.times[:0], true
+	w.times = w.times[:0]
+}
+
+// step gives tokens to a request. One that failed meanwhile was told by lost.
+func (w *plainWorker) step(r *request, timesMs ...int64) {
+	if r.done {
+		return
+	}
+	w.s.step(r, timesMs...)
+	w.line.touch(r)
+	if r.done {
+		w.ended = append(w.ended, r)
+	}
 }
 
 // next begins a step or a switch, or goes idle.
 func (w *plainWorker) next() {
 	w.purge()
+	var front *request
+	for r := range w.line.each {
+		front = r
+		break
+	}
 	switch {
-	case len(w.queue) == 0:
+	case front == nil:
 		w.phase, w.st.busy = phaseWake, false
 		w.resident = w.resident[:0]
-	case w.queue[0].m != w.loaded:
+	case front.m != w.loaded:
 		for _, r := range w.resident {
-			w.s.evict(r)
-			w.touched = true
+			w.evict(r)
 		}
 		w.resident = w.resident[:0]
-		w.loaded = w.queue[0].m
+		w.loaded = front.m
 		w.s.switched(w.id, w.loaded)
 		w.wait(phaseSwitch, w.loaded.loadMs+w.s.cfg.SwitchOverheadMs)
 	default:
 		w.start()
+	}
+}
+
+func (w *plainWorker) evict(r *request) {
+	w.s.evict(r)
+	if !r.gone {
+		w.line.touch(r)
 	}
 }
 
@@ -116,38 +145,30 @@ func (w *plainWorker) wait(p phase, ms int64) {
 // purge removes what finished or failed.
 func (w *plainWorker) purge() {
 	w.changed = false
-	if !w.gone {
+	if len(w.ended) == 0 {
 		return
 	}
-	kept := w.queue[:0]
-	for _, r := range w.queue {
-		if !r.done {
-			kept = append(kept, r)
-		}
-	}
-	clear(w.queue[len(kept):])
-	w.queue = kept
-	w.gone, w.touched = false, true
+	w.line.remove(w.ended)
+	clear(w.ended)
+	w.ended = w.ended[:0]
 }
 
 // start forms a batch and begins its step.
 func (w *plainWorker) start() {
-	n, total, prefill := w.walk()
-	walked := w.queue[:n]
+	total, prefill := w.walk()
 	for _, r := range w.resident {
 		if r.seen != w.epoch {
-			w.s.evict(r)
-			w.touched = true
+			w.evict(r)
 		}
 	}
-	w.resident = append(w.resident[:0], walked...)
+	w.resident = append(w.resident[:0], w.walked...)
 	w.s.noteKV(total, w.loaded)
 	w.batch = w.batch[:0]
 	if prefill {
-		w.prefill(walked)
+		w.prefill()
 		return
 	}
-	w.batch = append(w.batch, walked...)
+	w.batch = append(w.batch, w.walked...)
 	w.total, w.left = total, maxMsInt
 	for _, r := range w.batch {
 		w.left = min(w.left, r.OutputTokens-r.progress)
@@ -159,23 +180,24 @@ const maxMsInt = int(maxMs)
 
 // walk takes requests from the front while they are of one model and fit
 // together.
-func (w *plainWorker) walk() (n, total int, prefill bool) {
+func (w *plainWorker) walk() (total int, prefill bool) {
 	w.epoch++
-	for _, r := range w.queue {
+	w.walked = w.walked[:0]
+	for r := range w.line.each {
 		c := r.context()
-		if n == maxBatch || r.m != w.loaded || total+c > w.loaded.capacity {
+		if len(w.walked) == maxBatch || r.m != w.loaded || total+c > w.loaded.capacity {
 			break
 		}
 		r.seen = w.epoch
-		n, total = n+1, total+c
+		w.walked, total = append(w.walked, r), total+c
 		prefill = prefill || !r.hasKV
 	}
-	return n, total, prefill
+	return total, prefill
 }
 
-func (w *plainWorker) prefill(walked []*request) {
+func (w *plainWorker) prefill() {
 	tokens, squares := 0, 0
-	for _, r := range walked {
+	for _, r := range w.walked {
 		if !r.hasKV {
 			c := r.context()
 			tokens, squares = tokens+c, squares+c*c

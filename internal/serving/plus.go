@@ -1,32 +1,24 @@
 package serving
 
 // plus is PolicyServerlessLLMPlus: shortest batch first, with oracle lengths.
+//
+// By its definition every queue is cut into batches and sorted anew at each arrival.
+// What comes out of that is kept instead, and only batches about which something
+// changed are looked at: under lasting overload queues are long, and most of them
+// stands still.
 type plus struct {
-	s      *System
 	list   []*plainWorker
 	all    []worker
-	queues []plusQueue
-}
-
-// plusQueue is a worker's queue as batches, rebuilt at a call when anything about
-// the queue changed since the last.
-type plusQueue struct {
-	batches []plusBatch
-	open    []int // model -> its batch with room, +1; 0 for none
-}
-
-type plusBatch struct {
-	m    *model
-	reqs []*request
-	cost float64 // estimated seconds
+	queues []*plusQueue
 }
 
 func newPlus(s *System, n *node) *plus {
-	p := &plus{s: s}
+	p := &plus{}
 	p.list, p.all = newPlainWorkers(s, n)
-	p.queues = make([]plusQueue, len(p.list))
-	for i := range p.queues {
-		p.queues[i].open = make([]int, len(s.models))
+	for _, w := range p.list {
+		q := &plusQueue{models: make([]plusModel, len(s.models))}
+		w.line = q
+		p.queues = append(p.queues, q)
 	}
 	return p
 }
@@ -39,21 +31,16 @@ func (p *plus) schedule(r *request) {
 	}
 	for i, w := range p.list {
 		w.flush()
-		if w.touched {
-			p.queues[i].rebuild(w.queue)
-		}
+		p.queues[i].mend()
 	}
 	i := p.choose(r.m)
-	p.queues[i].add(r)
-	p.list[i].enqueue(r)
+	r.home = p.list[i]
+	p.queues[i].push(r)
+	p.list[i].changed = true
 	for i, w := range p.list {
-		if !w.touched {
-			continue
+		if p.queues[i].sort() {
+			w.changed = true
 		}
-		p.queues[i].sort()
-		// What moved makes other batches the next time.
-		w.touched = p.queues[i].flatten(w.queue)
-		w.changed = w.changed || w.touched
 	}
 }
 
@@ -61,58 +48,108 @@ func (p *plus) schedule(r *request) {
 // one with the fewest batches.
 func (p *plus) choose(m *model) int {
 	fewest := 0
-	for i := range p.queues {
-		q := &p.queues[i]
-		if q.open[m.index] != 0 {
+	for i, q := range p.queues {
+		if q.models[m.index].open != nil {
 			return i
 		}
-		if len(q.batches) < len(p.queues[fewest].batches) {
+		if f := p.queues[fewest]; len(q.order)-q.dead < len(f.order)-f.dead {
 			fewest = i
 		}
 	}
 	return fewest
 }
 
-func (q *plusQueue) rebuild(queue []*request) {
-	for i := range q.batches {
-		q.open[q.batches[i].m.index] = 0
-	}
-	q.batches = q.batches[:0]
-	for _, r := range queue {
-		q.add(r)
+// plusBatch is up to queueSlots requests of one model that follow each other.
+type plusBatch struct {
+	m    *model
+	reqs []*request
+	cost float64 // estimated seconds, as of the last sort
+	// key is where its first request stood, and orders batches of equal cost.
+	key   int
+	keyed bool // key was told by a cut
+	dirty bool
+	fresh bool // not in the order yet
+}
+
+// plusQueue is a worker's queue as batches, in order of their cost.
+type plusQueue struct {
+	order  []*plusBatch
+	costs  []float64 // of order
+	models []plusModel
+	dirty  []*plusBatch // about which something changed since the last sort
+	torn   []*model     // that must be cut into batches anew
+	dead   int          // batches that are empty and go at the next sort
+	count  int          // requests
+	places []int        // room for sort
+}
+
+// plusModel is a model's batches. All are full, but for the one that is open.
+type plusModel struct {
+	batches []*plusBatch
+	open    *plusBatch
+	torn    bool
+}
+
+func (q *plusQueue) len() int { return q.count }
+
+// each goes through the requests in order.
+func (q *plusQueue) each(yield func(*request) bool) {
+	for _, b := range q.order {
+		for _, r := range b.reqs {
+			if !r.gone && !yield(r) {
+				return
+			}
+		}
 	}
 }
 
-// add puts a request into the first batch of its model with room. Batches of one
-// model fill one after the other, so that at most one has room.
-func (q *plusQueue) add(r *request) {
-	at := q.open[r.m.index] - 1
-	if at < 0 {
-		at = len(q.batches)
-		if at < cap(q.batches) {
-			q.batches = q.batches[:at+1] // with the room of an earlier batch
-			q.batches[at].m, q.batches[at].reqs = r.m, q.batches[at].reqs[:0]
-		} else {
-			q.batches = append(q.batches, plusBatch{m: r.m, reqs: make([]*request, 0, queueSlots)})
-		}
+// touch notes that something about a request changed.
+func (q *plusQueue) touch(r *request) {
+	if b := r.batch; b != nil {
+		q.mark(b)
 	}
-	b := &q.batches[at]
+}
+
+func (q *plusQueue) mark(b *plusBatch) {
+	if !b.dirty {
+		b.dirty = true
+		q.dirty = append(q.dirty, b)
+	}
+}
+
+// remove takes requests out that have ended. Those behind them of the same model
+// move up at the next arrival.
+func (q *plusQueue) remove(ended []*request) {
+	for _, r := range ended {
+		r.gone = true
+		q.count--
+		q.tear(r.m)
+	}
+}
+
+func (q *plusQueue) tear(m *model) {
+	if pm := &q.models[m.index]; !pm.torn {
+		pm.torn = true
+		q.torn = append(q.torn, m)
+	}
+}
+
+// push puts a request into the open batch of its model, or into one of its own at
+// the end.
+func (q *plusQueue) push(r *request) {
+	pm := &q.models[r.m.index]
+	if pm.open == nil {
+		pm.open = &plusBatch{m: r.m, reqs: make([]*request, 0, queueSlots), fresh: true, key: len(q.order) * queueSlots}
+		pm.batches = append(pm.batches, pm.open)
+	}
+	b := pm.open
 	b.reqs = append(b.reqs, r)
-	q.open[r.m.index] = at + 1
+	r.batch = b
+	q.mark(b)
 	if len(b.reqs) == queueSlots {
-		q.open[r.m.index] = 0
+		pm.open = nil
 	}
-}
-
-// sort is stable; the order hardly changes from call to call, so that insertion
-// is quick.
-func (q *plusQueue) sort() {
-	for i := range q.batches {
-		q.batches[i].cost = q.batches[i].estimate()
-		for j := i; j > 0 && q.batches[j].cost < q.batches[j-1].cost; j-- {
-			q.batches[j], q.batches[j-1] = q.batches[j-1], q.batches[j]
-		}
-	}
+	q.count++
 }
 
 // estimate is the time of the batch's next prefill, over its inputs alone, or of
@@ -131,18 +168,4 @@ func (b *plusBatch) estimate() float64 {
 	r := b.reqs[0]
 	end := r.InputTokens + r.OutputTokens
 	return b.m.fit.Decode.At(float64((r.context()+end)/2), 1) * float64(end-r.context())
-}
-
-// flatten writes the batches back into the queue and says whether that moved
-// anything. The places that batches were opened at are void when it did.
-func (q *plusQueue) flatten(queue []*request) (moved bool) {
-	i := 0
-	for _, b := range q.batches {
-		for _, r := range b.reqs {
-			moved = moved || queue[i] != r
-			queue[i] = r
-			i++
-		}
-	}
-	return moved
 }

@@ -1,5 +1,7 @@
 package serving
 
+import "slices"
+
 // The artifact's settings of both request-level policies.
 const (
 	// replicas is how many free slots of a model there shall be (R).
@@ -14,6 +16,7 @@ type sllm struct {
 	s     *System
 	list  []*plainWorker
 	all   []worker
+	lines []*fifo // of list
 	notes []note
 }
 
@@ -26,6 +29,10 @@ type note struct {
 func newSLLM(s *System, n *node) *sllm {
 	p := &sllm{s: s}
 	p.list, p.all = newPlainWorkers(s, n)
+	for _, w := range p.list {
+		q := &fifo{}
+		w.line, p.lines = q, append(p.lines, q)
+	}
 	p.notes = make([]note, len(p.list))
 	return p
 }
@@ -38,14 +45,14 @@ func (p *sllm) schedule(r *request) {
 	}
 	slots := 0
 	for i, w := range p.list {
-		p.notes[i] = w.note()
+		p.notes[i] = p.lines[i].note(w.loaded)
 		if n := p.notes[i]; n.m == r.m {
 			slots += max(0, queueSlots-n.count)
 		}
 	}
 	if slots < replicas {
 		if i := p.other(r.m); i >= 0 {
-			p.list[i].enqueue(r)
+			p.enqueue(i, r)
 			return
 		}
 	}
@@ -55,7 +62,7 @@ func (p *sllm) schedule(r *request) {
 			best = i
 		}
 	}
-	p.list[best].enqueue(r)
+	p.enqueue(best, r)
 }
 
 // other finds a worker for one more replica of m, -1 for none: the first without
@@ -73,13 +80,39 @@ func (p *sllm) other(m *model) int {
 	return best
 }
 
-func (w *plainWorker) note() note {
-	k := len(w.queue)
-	if k == 0 {
-		return note{m: w.loaded}
+func (p *sllm) enqueue(i int, r *request) {
+	r.home = p.list[i]
+	p.lines[i].push(r)
+	p.list[i].changed = true
+}
+
+// fifo is a queue in order of arrival.
+type fifo struct{ reqs []*request }
+
+func (q *fifo) len() int         { return len(q.reqs) }
+func (q *fifo) push(r *request)  { q.reqs = append(q.reqs, r) }
+func (q *fifo) touch(r *request) {}
+
+func (q *fifo) each(yield func(*request) bool) {
+	for _, r := range q.reqs {
+		if !yield(r) {
+			return
+		}
 	}
-	n := note{m: w.queue[k-1].m}
-	for i := k - 1; i >= 0 && w.queue[i].m == n.m; i-- {
+}
+
+func (q *fifo) remove([]*request) {
+	q.reqs = slices.DeleteFunc(q.reqs, func(r *request) bool { return r.done })
+}
+
+// note is what the queue looks like from its end; an empty one like what is loaded.
+func (q *fifo) note(loaded *model) note {
+	k := len(q.reqs)
+	if k == 0 {
+		return note{m: loaded}
+	}
+	n := note{m: q.reqs[k-1].m}
+	for i := k - 1; i >= 0 && q.reqs[i].m == n.m; i-- {
 		n.count++
 	}
 	return n

@@ -64,7 +64,9 @@ type request struct {
 	progress int
 	hasKV    bool
 	done     bool // finished or failed
+	gone     bool // removed from its line
 	seen     uint64
+	batch    *plusBatch
 	tokens   []int64
 	home     worker // told when the request fails behind its back
 	node     *node
@@ -79,7 +81,7 @@ type worker interface {
 	// hasWork says whether it should be woken.
 	hasWork() bool
 	// lost says that a request in its queue failed.
-	lost()
+	lost(r *request)
 	// status is shared by all workers.
 	status() *status
 }
@@ -278,7 +280,7 @@ func (s *System) expire() {
 		if !r.done && r.progress == 0 {
 			s.fail(r, FailedPatience)
 			if r.home != nil {
-				r.home.lost()
+				r.home.lost(r)
 			}
 		}
 	}
