@@ -23,7 +23,7 @@ func showCommand() *command {
 		name: "show", args: "REF", summary: "print the report of a run", minArgs: 1, maxArgs: 1,
 		details: "REF is a digest or a unique prefix of one, a tag, latest, latest:EXPERIMENT, or\na path to an OCI layout, a tar of one, or an extracted run, or\noci://HOST/REPOSITORY:TAG, which is fetched first.",
 		example: "assay show latest",
-		flags:   []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files of the run"}, &cli.StringFlag{Name: "view", Usage: "fold the records by the definitions of `TOOL`: vllm, sglang, aiperf, guidellm"}, plainHTTPFlag()},
+		flags:   []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files of the run"}, &cli.StringFlag{Name: "view", Usage: "fold the records by the definitions of `TOOL`: vllm, sglang, aiperf, guidellm, aegaeon"}, plainHTTPFlag()},
 		run:     runShow,
 	}
 }

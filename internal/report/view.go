@@ -14,19 +14,21 @@ import (
 // View is one stage's records folded by another tool's definitions, so that a
 // difference between its numbers and ours is explained and not argued over.
 type View struct {
-	Tool           string    `json:"tool"`
-	Completed      int       `json:"completed"`
-	Failed         int       `json:"failed"`
-	DurationS      float64   `json:"duration_s"` // first scheduled to last end, drain included
-	InputTokens    int64     `json:"total_input_tokens"`
-	OutputTokens   int64     `json:"total_output_tokens"`
-	RequestsPerS   float64   `json:"request_throughput"`
-	OutputPerS     float64   `json:"output_throughput"`
-	TotalPerS      float64   `json:"total_token_throughput"`
-	GoodputPerS    *float64  `json:"request_goodput,omitempty"` // of the stage's slo
-	Rows           []ViewRow `json:"rows"`
-	MaxOutputPerS  float64   `json:"max_output_tokens_per_s"` // vllm: events in one-second buckets
-	MaxConcurrent  int       `json:"max_concurrent_requests"` // vllm: requests that touch a one-second bucket
+	Tool          string    `json:"tool"`
+	Completed     int       `json:"completed"`
+	Failed        int       `json:"failed"`
+	DurationS     float64   `json:"duration_s"` // first scheduled to last end, drain included
+	InputTokens   int64     `json:"total_input_tokens"`
+	OutputTokens  int64     `json:"total_output_tokens"`
+	RequestsPerS  float64   `json:"request_throughput"`
+	OutputPerS    float64   `json:"output_throughput"`
+	TotalPerS     float64   `json:"total_token_throughput"`
+	GoodputPerS   *float64  `json:"request_goodput,omitempty"` // of the stage's slo
+	Rows          []ViewRow `json:"rows"`
+	MaxOutputPerS float64   `json:"max_output_tokens_per_s"` // vllm: events in one-second buckets
+	MaxConcurrent int       `json:"max_concurrent_requests"` // vllm: requests that touch a one-second bucket
+	// Aegaeon holds that system's own numbers.
+	Aegaeon        *AegaeonNumbers `json:"aegaeon,omitempty"`
 	details        []detail
 	firstStart     int64
 	queue, withQue metrics.Samples
@@ -55,11 +57,14 @@ func ViewNames() []string {
 	for _, p := range metrics.Peers() {
 		out = append(out, p.Name)
 	}
-	return out
+	return append(out, aegaeonTool)
 }
 
 // FoldView folds by the definitions of a tool that ViewNames lists. slo may be nil.
 func FoldView(tool string, records iter.Seq2[schemas.RequestRecord, error], slo *schemas.SLO) (View, error) {
+	if tool == aegaeonTool {
+		return foldAegaeon(records, slo)
+	}
 	var peer *metrics.Peer
 	for _, p := range metrics.Peers() {
 		if p.Name == tool {
@@ -88,11 +93,9 @@ func FoldView(tool string, records iter.Seq2[schemas.RequestRecord, error], slo 
 			good++
 		}
 	}
-	v.DurationS = max(0, window.Seconds())
-	rate := func(x float64) float64 { y, _ := window.Rate(x); return y }
-	v.RequestsPerS, v.OutputPerS, v.TotalPerS = rate(float64(v.Completed)), rate(float64(v.OutputTokens)), rate(float64(v.InputTokens+v.OutputTokens))
+	v.rates(window)
 	if slo != nil {
-		g := rate(float64(good))
+		g, _ := window.Rate(float64(good))
 		v.GoodputPerS = &g
 	}
 	for i := range v.Rows {
@@ -100,6 +103,13 @@ func FoldView(tool string, records iter.Seq2[schemas.RequestRecord, error], slo 
 	}
 	v.seconds()
 	return v, nil
+}
+
+// rates are over the full run.
+func (v *View) rates(window metrics.Window) {
+	v.DurationS = max(0, window.Seconds())
+	rate := func(x float64) float64 { y, _ := window.Rate(x); return y }
+	v.RequestsPerS, v.OutputPerS, v.TotalPerS = rate(float64(v.Completed)), rate(float64(v.OutputTokens)), rate(float64(v.InputTokens+v.OutputTokens))
 }
 
 // add takes one record and says whether it met the targets.

@@ -72,6 +72,44 @@ func TestOneLogByEveryDefinition(t *testing.T) {
 	}
 }
 
+// Targets of 105 and 5 ms. Request 0, asked for 4 tokens: two at 100 ms (its first
+// event), one at 110, one at 130, due at 105, 110, 115 and 120. The last is late: it
+// credits 115 of 130. Requests 1 and 2 have other numbers of tokens than asked.
+func TestAegaeonByHand(t *testing.T) {
+	recs := recorded()
+	recs[0].AskedOutputTokens = 4
+	v, err := FoldView("aegaeon", Records(recs), &schemas.SLO{TTFTMs: 105, TPOTMs: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := v.Aegaeon
+	for name, pair := range map[string][2]float64{
+		"mean qos": {*a.MeanQoS, 115 / 130.0 / 3}, "plotted qos": {*a.PlottedQoS, 115 / 130.0}, "within": {*a.TTFTWithinTarget, 1}, "p95": {*a.P95E2EMs, 130},
+		"ttft": {*v.Rows[0].Summary.Mean, (100 + 105 + 105) / 3.0}, "per token": {*v.Rows[1].Summary.Mean, (100 + 0 + 10 + 20) / 4.0}, "e2e": {*v.Rows[2].Summary.Mean, 130},
+		"demo ttft": {*v.Rows[3].Summary.Mean, (100 + 50) / 2.0}, "demo tokens": {float64(a.DemoTokens), 4}, "tokens/s": {v.OutputPerS, 2}, "req/s": {v.RequestsPerS, 0.5},
+	} {
+		if math.Abs(pair[0]-pair[1]) > 1e-9 {
+			t.Errorf("%s is %v, want %v", name, pair[0], pair[1])
+		}
+	}
+	if v.Completed != 1 || v.Failed != 2 || !strings.Contains(ViewText([]string{"m"}, []View{v}), "without them) 0.8846") {
+		t.Errorf("%+v\n%s", v, ViewText([]string{"m"}, []View{v}))
+	}
+	// Without targets its defaults: everything that counts is on time.
+	v, err = FoldView("aegaeon", Records(recs), nil)
+	if err != nil || *v.Aegaeon.PlottedQoS != 1 || v.Aegaeon.SLO.TTFTMs != 10_000 {
+		t.Errorf("%+v, %v", v.Aegaeon, err)
+	}
+	// No time from arrival to the last token, and nothing at all.
+	at := recs[0].ScheduledNs
+	recs[0].Chunks, recs[0].AskedOutputTokens, recs[0].OutputTokens = []schemas.Chunk{{AtNs: at}}, 1, nil
+	recs[0].FirstEventNs, recs[0].FirstTokenNs, recs[0].FirstVisibleNs, recs[0].LastTokenNs = &at, &at, &at, &at
+	v, err = FoldView("aegaeon", Records(recs[:1]), nil)
+	if err != nil || v.Aegaeon.Undefined != 1 || v.Aegaeon.MeanQoS != nil || v.Aegaeon.P95E2EMs != nil {
+		t.Errorf("%+v, %v", v.Aegaeon, err)
+	}
+}
+
 func TestTheInterchangeFormatByHand(t *testing.T) {
 	v, err := FoldView("vllm", Records(recorded()), &schemas.SLO{TTFTMs: 45, TPOTMs: 40})
 	if err != nil {

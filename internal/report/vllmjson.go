@@ -119,6 +119,9 @@ func ViewText(names []string, views []View) string {
 			fmt.Fprintf(&b, ", goodput %.3f req/s", *v.GoodputPerS)
 		}
 		b.WriteByte('\n')
+		if v.Aegaeon != nil {
+			b.WriteString(v.Aegaeon.text())
+		}
 	}
 	return b.String()
 }
