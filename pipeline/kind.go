@@ -157,6 +157,8 @@ type ServiceView struct {
 	URL      string
 	Models   []string
 	Emulated bool
+	// Asking is how it has to be asked.
+	Asking schemas.Asking
 	// ReadyMs is the time from the start of its process until it was ready; nil for
 	// one that was attached to.
 	ReadyMs *float64

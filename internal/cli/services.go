@@ -7,6 +7,7 @@ import (
 
 	"assay/internal/engines"
 	"assay/pipeline"
+	"assay/schemas"
 )
 
 // How a lifetime ended, in the words of schemas.ServiceRecord.
@@ -43,6 +44,7 @@ var _ pipeline.Service = (*service)(nil)
 func (s *service) View() pipeline.ServiceView {
 	i := s.instance
 	view := pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Models, Emulated: i.Emulated, PID: i.Pid(), Dead: i.Dead, Done: i.Done()}
+	view.Asking = schemas.AskingOf(s.launch.Config)
 	if i.Pid() != 0 {
 		ready := float64(s.ready) / 1e6
 		view.ReadyMs = &ready

@@ -42,8 +42,8 @@ func conditions(task *pipeline.Task, set schemas.Settings, p plan, res schemas.R
 	var c conditionList
 	modelConditions(&c, task)
 	loadConditions(&c, task, set, p, anchor)
-	lengthConditions(&c, seen)
-	requestConditions(&c, set, res)
+	lengthConditions(&c, p.header.Lengths, seen)
+	requestConditions(&c, task, set, res)
 	serviceConditions(&c, task)
 	orderConditions(&c, task)
 	hostConditions(&c)
@@ -138,7 +138,7 @@ func concurrencyText(h schemas.Schedule, connections int) string {
 	return fmt.Sprintf("open loop: not limited but by %d connections of the client", connections)
 }
 
-func lengthConditions(c *conditionList, seen *lengths) {
+func lengthConditions(c *conditionList, calibrated *schemas.LengthCalibration, seen *lengths) {
 	const none = "no request ended properly with a count"
 	c.either("prompt_length_asked", seen.askedIn.value(), "no request was issued")
 	c.either("prompt_length_actual", seen.actualIn.value(), none)
@@ -146,11 +146,29 @@ func lengthConditions(c *conditionList, seen *lengths) {
 	c.either("generated_tokens_asked", seen.askedOut.value(), "no request was issued")
 	c.either("generated_tokens_actual", seen.actualOut.value(), none)
 	c.add("generated_tokens_sources", seen.outSources)
+	c.either("prompt_length_difference", seen.inDiff.value(), "no prompt's length was both asked and counted")
+	c.either("generated_tokens_difference", seen.outDiff.value(), none)
+	if calibrated != nil {
+		c.add("prompt_length_calibration", *calibrated)
+	} else {
+		c.add("prompt_length_calibration", "none: prompts are token ids, or the service names no tokenizer")
+	}
 }
 
-func requestConditions(c *conditionList, set schemas.Settings, res schemas.Result) {
+// heldBy is the field of a request that asks for an exact length.
+func heldBy(task *pipeline.Task, set schemas.Settings) string {
+	switch {
+	case !set.Bool("ignore_eos"):
+		return "nothing"
+	case task.Service.Asking.MinTokens:
+		return "min_tokens"
+	}
+	return "ignore_eos"
+}
+
+func requestConditions(c *conditionList, task *pipeline.Task, set schemas.Settings, res schemas.Result) {
 	c.add("api", set.Text("api"))
-	c.add("sampling_settings", map[string]any{"temperature": 0, "ignore_eos": set.Bool("ignore_eos")})
+	c.add("sampling_settings", map[string]any{"temperature": 0, "ignore_eos": set.Bool("ignore_eos"), "held_by": heldBy(task, set)})
 	c.add("stream_mode", "server-sent events, usage included")
 	c.add("request_timeout", set.Text("request_timeout"))
 	c.add("idle_timeout", set.Text("idle_timeout"))

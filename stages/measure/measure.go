@@ -51,7 +51,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 		return errors.New("measure needs a service: name one with service = \"...\"")
 	}
 	set := schemas.Settings(task.Config)
-	plan, err := makePlan(task, set)
+	plan, err := makePlan(ctx, task, set)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func readingText(r schemas.Reading) string {
 
 func clientOptions(task *pipeline.Task, set schemas.Settings, plan plan) loadgen.Options {
 	return loadgen.Options{
-		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"),
+		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"), MinTokens: task.Service.Asking.MinTokens,
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: max(set.Int("max_connections"), plan.header.Concurrency),
 		Concurrency: plan.header.Concurrency, MaxInFlight: plan.header.MaxInFlight, Until: plan.until(), CutAtEnd: plan.header.AtEnd == atEndCut,
 		ServiceDone: task.Service.Done, Requests: plan.requests, Anchor: time.Now().Add(anchorLead),
@@ -143,6 +143,9 @@ func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res
 	}
 	if limit := set.Float("allow_errors"); share > limit {
 		return fmt.Errorf("%.4g of the requests failed, allow_errors is %v (%s): see the records' errors", share, limit, counts)
+	}
+	if err := lengthsKept(set, res); err != nil {
+		return err
 	}
 	return believed(set, res)
 }
@@ -249,6 +252,7 @@ func fold(ctx context.Context, task *pipeline.Task, set schemas.Settings, plan p
 		return res, err
 	}
 	plan.exhausted(task, &res)
+	res.Findings = append(res.Findings, seen.findings(task, set)...)
 	c.judge(ctx, task, set, &res)
 	if err := c.observed.into(&res); err != nil {
 		return res, err

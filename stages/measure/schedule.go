@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type plan struct {
 	mapping  []workload.Mapping // workload model -> service model
 }
 
-func makePlan(task *pipeline.Task, set schemas.Settings) (plan, error) {
+func makePlan(ctx context.Context, task *pipeline.Task, set schemas.Settings) (plan, error) {
 	mode, err := schemas.MeasureMode(set)
 	if err != nil {
 		return plan{}, err
@@ -49,6 +50,9 @@ func makePlan(task *pipeline.Task, set schemas.Settings) (plan, error) {
 		err = p.generate(set)
 	}
 	if err != nil {
+		return plan{}, err
+	}
+	if err := p.sizePrompts(ctx, task, set); err != nil {
 		return plan{}, err
 	}
 	return p, p.seal(set)

@@ -78,7 +78,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if len(w.models) == 0 {
 		return fmt.Errorf("service %s lists no models: name them with models = [...]", task.Service.Name)
 	}
-	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: task.Seed, Held: true,
+	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: task.Seed, Held: true, MinTokens: task.Service.Asking.MinTokens,
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("request_timeout")})
 	if err != nil {
 		return err
@@ -149,8 +149,11 @@ func (w *warmup) model(ctx context.Context, model string) (ModelSummary, error) 
 		if err := context.Cause(ctx); err != nil {
 			return ms, fmt.Errorf("model %s: %w", model, err)
 		}
-		rec := w.client.Do(ctx, loadgen.Request{ScheduledRequest: schemas.ScheduledRequest{
-			Index: w.index, ID: fmt.Sprintf("warmup-%d", w.index), Model: model, InputTokens: w.set.Int("input_tokens"), OutputTokens: w.set.Int("output_tokens")}})
+		req := schemas.ScheduledRequest{Index: w.index, ID: fmt.Sprintf("warmup-%d", w.index), Model: model, InputTokens: w.set.Int("input_tokens"), OutputTokens: w.set.Int("output_tokens")}
+		if w.task.Service.Asking.TextPrompts {
+			req.PromptWords = req.InputTokens
+		}
+		rec := w.client.Do(ctx, loadgen.Request{ScheduledRequest: req})
 		w.index++
 		ms.Sent++
 		if w.task.Hide != nil {

@@ -208,3 +208,16 @@ func TestRuleProperties(t *testing.T) {
 		}
 	})
 }
+
+func TestWarmsWithTextWhereIdsAreNotTaken(t *testing.T) {
+	s := newStage(t, engineOf("a"), map[string]any{"count": 2.0, "input_tokens": 6.0})
+	s.task.Service.Asking.TextPrompts = true
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.records(t) {
+		if r.Outcome != schemas.OutcomeOK || r.InputTokensSource == "asked" || r.InputTokensSource == "token_ids" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
