@@ -19,16 +19,19 @@ type ClientVerdict struct {
 	Shared        int64   `json:"shared"`
 	SharedWidthMs *Spread `json:"shared_width_ms,omitempty"`
 	// ReadLagMs is how long bytes waited in the kernel before the client read them.
-	ReadLagMs      *Spread      `json:"read_lag_ms,omitempty"`
-	SchedLatencyMs *Spread      `json:"sched_latency_ms,omitempty"` // of the Go runtime: runnable, but not running
-	GCPauseMs      *Spread      `json:"gc_pause_ms,omitempty"`
-	GCCycles       int64        `json:"gc_cycles"`
-	CPUCores       *float64     `json:"cpu_cores,omitempty"` // used by this process, mean
-	CPUs           int          `json:"cpus"`                // it may use
-	BusiestCore    *float64     `json:"busiest_core,omitempty"`
-	ClockSteps     int64        `json:"clock_steps"` // times that the wall clock was set
-	Predialled     int          `json:"predialled"`
-	Calibration    *Calibration `json:"calibration,omitempty"`
+	ReadLagMs      *Spread  `json:"read_lag_ms,omitempty"`
+	SchedLatencyMs *Spread  `json:"sched_latency_ms,omitempty"` // of the Go runtime: runnable, but not running
+	GCPauseMs      *Spread  `json:"gc_pause_ms,omitempty"`
+	GCCycles       int64    `json:"gc_cycles"`
+	CPUCores       *float64 `json:"cpu_cores,omitempty"` // used by this process, mean
+	CPUs           int      `json:"cpus"`                // it may use
+	BusiestCore    *float64 `json:"busiest_core,omitempty"`
+	ClockSteps     int64    `json:"clock_steps"` // times that the wall clock was set
+	Predialled     int      `json:"predialled"`
+	// Priority of the threads that send and read: real-time, nice (above ordinary) or
+	// normal, as the system permitted; empty if there were none.
+	Priority    string       `json:"priority,omitempty"`
+	Calibration *Calibration `json:"calibration,omitempty"`
 	// Uncalibrated says why there is no calibration.
 	Uncalibrated string `json:"uncalibrated,omitempty"`
 }

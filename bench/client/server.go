@@ -21,7 +21,8 @@ const (
 
 // hello is the first line of a server.
 type hello struct {
-	URL string
+	URL    string
+	Raised bool // it has real-time priority
 }
 
 // account is what a server says at its end.
@@ -42,7 +43,8 @@ func serve(args []string) error {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
-	if err := out.Encode(hello{URL: s.URL()}); err != nil {
+	raised := loadgen.RaiseProcess() == nil
+	if err := out.Encode(hello{URL: s.URL(), Raised: raised}); err != nil {
 		return err
 	}
 	before := cpuSeconds()

@@ -23,6 +23,11 @@ const (
 	// laneBuffer takes what one receive brings; events are far smaller.
 	laneBuffer = 64 << 10
 	laneEvents = 256
+	// Above busyEvents a tick, a lane whose receives the kernel stamps does not wake
+	// for each of them: it takes what came in a rest. Events of one stream are further
+	// apart, and processors are left for others.
+	busyEvents = 200
+	laneRest   = 100 * time.Microsecond
 )
 
 // wire sends requests, and reads their answers on threads of its own that do
@@ -311,17 +316,23 @@ func (w *wire) retire(conn *wireConn, inAnyCase bool) bool {
 func (l *lane) run() {
 	runtime.LockOSThread()
 	l.w.c.priority.Store(hotThread(!l.w.c.opts.NormalPriority))
-	looked := l.w.c.now()
+	looked, served, rest := l.w.c.now(), 0, false
+	mayRest := l.w.c.stamping && l.w.c.opts.Concurrency == 0
 	for {
+		if rest {
+			threadSleep(laneRest)
+		}
 		n, err := unix.EpollWait(l.epoll, l.events, int(laneTick/time.Millisecond))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			n = 0 // only a programming error can be the cause; limits still end requests
 		}
+		served += max(n, 0)
 		for i := range max(n, 0) {
 			l.serve(&l.events[i])
 		}
 		if now := l.w.c.now(); now-looked >= int64(laneTick) {
 			looked = now
+			rest, served = mayRest && served > busyEvents, 0
 			l.look(now)
 		}
 		if l.w.closed.Load() && l.w.c.inFlight.Load() == 0 {

@@ -60,6 +60,9 @@ func (w *Watch) Stop(v *schemas.ClientVerdict) {
 	}
 	v.ReadLagMs = w.client.readLag.spread()
 	v.ClockSteps = w.client.clock.steps.Load()
+	if p := w.client.priority.Load(); p != nil {
+		v.Priority = *p
+	}
 }
 
 func readRuntime() []metrics.Sample {
