@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 
@@ -95,10 +96,21 @@ type closingBuffer struct{ bytes.Buffer }
 
 func (*closingBuffer) Close() error { return nil }
 
-// bundle writes documents into tars named by their digests.
+// bundle writes documents into tars named by their digests. A very long one stays
+// as it is.
 func (s *Store) bundle(docs []docRef) ([]docRef, error) {
 	sort.Slice(docs, func(i, j int) bool { return docs[i].digest < docs[j].digest })
-	var out []docRef
+	var out, long []docRef
+	for _, d := range docs {
+		size, err := s.blobSize(d.digest)
+		if err != nil {
+			return nil, fmt.Errorf("bundle documents: %w", err)
+		}
+		if size > maxDocBytes {
+			long = append(long, d)
+		}
+	}
+	docs = slices.DeleteFunc(docs, func(d docRef) bool { return slices.Contains(long, d) })
 	for len(docs) > 0 {
 		p, err := s.newPack(MediaDocuments)
 		if err != nil {
@@ -122,7 +134,7 @@ func (s *Store) bundle(docs []docRef) ([]docRef, error) {
 		}
 		out, docs = append(out, docRef{MediaDocuments, b.Digest, ""}), docs[n:]
 	}
-	return out, nil
+	return append(out, long...), nil
 }
 
 // documents finds the documents of a run: as blobs, or in its bundles.
@@ -140,22 +152,41 @@ func (l *Layout) documentsOf(m v1.Manifest) *documents {
 // read returns the bytes of a document, checked against its digest.
 func (d *documents) read(digest schemas.Digest) ([]byte, error) {
 	b, err := d.l.readBlob(digest, maxDocBytes)
-	if err == nil || len(d.bundles) == 0 || !errors.Is(err, fs.ErrNotExist) {
-		return b, err
+	if err != nil && errors.Is(err, fs.ErrNotExist) {
+		return d.bundled(digest, err)
+	}
+	return b, err
+}
+
+// open is read for a document that may be long: its last Read fails when the bytes
+// are not those of the digest.
+func (d *documents) open(digest schemas.Digest) (io.ReadCloser, error) {
+	r, _, err := d.l.openDoc(digest)
+	if err != nil && errors.Is(err, fs.ErrNotExist) {
+		b, err := d.bundled(digest, err)
+		return io.NopCloser(&byteReader{b}), err
+	}
+	return r, err
+}
+
+// bundled looks for a document that is no blob of its own.
+func (d *documents) bundled(digest schemas.Digest, missing error) ([]byte, error) {
+	if len(d.bundles) == 0 {
+		return nil, missing
 	}
 	if d.found == nil {
 		d.found = map[schemas.Digest][]byte{}
 		for _, desc := range d.bundles {
-			d.err = errors.Join(d.err, d.open(desc))
+			d.err = errors.Join(d.err, d.unpack(desc))
 		}
 	}
 	if b, ok := d.found[digest]; ok {
 		return b, nil
 	}
-	return nil, errors.Join(err, d.err)
+	return nil, errors.Join(missing, d.err)
 }
 
-func (d *documents) open(desc v1.Descriptor) error {
+func (d *documents) unpack(desc v1.Descriptor) error {
 	raw, err := d.l.readBlob(digestOf(desc), maxDocBytes)
 	if err != nil {
 		return err

@@ -15,19 +15,6 @@ import (
 	"assay/schemas"
 )
 
-// readTree reads the tree document in a blob.
-func (l *Layout) readTree(d schemas.Digest) (schemas.Tree, error) {
-	b, err := l.readBlob(d, maxDocBytes)
-	if err != nil {
-		return schemas.Tree{}, err
-	}
-	t, err := parseTree(b)
-	if err != nil {
-		return t, fmt.Errorf("blob %s: %w", d, err)
-	}
-	return t, nil
-}
-
 // Tree returns the tree document in a blob, checked.
 func (l *Layout) Tree(_ context.Context, treeBlob schemas.Digest) (schemas.Tree, error) {
 	return l.readTree(treeBlob)

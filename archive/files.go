@@ -1,10 +1,9 @@
 package archive
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"assay/schemas"
@@ -61,51 +60,122 @@ func reservedTop(name string) bool {
 }
 
 // fileList is the union of the trees, each below its path, with the folders
-// that lead there. Where two trees name the same path they must agree.
-func fileList(mounts []mount, tree func(mount) (schemas.Tree, error)) (schemas.Tree, error) {
-	union := map[string]schemas.TreeEntry{}
+// that lead there. Where two trees name the same path they must agree; where the
+// bytes lie is what the first says. tree hands on the entries of a tree.
+func fileList(mounts []mount, tree func(m mount, each func(schemas.TreeEntry) error) (schemas.Tree, error)) (schemas.Tree, error) {
+	l := &listing{folders: map[string]bool{}}
 	var blobs []schemas.Blob
-	add := func(e schemas.TreeEntry, who string) error {
-		if have, ok := union[e.Path]; ok && !sameEntry(have, e) {
-			return fmt.Errorf("%s: another stage or service has a different %s", who, e.Path)
-		} else if !ok {
-			union[e.Path] = e
-		}
-		return nil
-	}
 	for _, m := range mounts {
-		t, err := tree(m)
+		l.leadTo(m.path)
+		t, err := tree(m, func(e schemas.TreeEntry) error {
+			e.Path = l.join(m.path, e.Path)
+			return l.add(e)
+		})
 		if err != nil {
 			return schemas.Tree{}, fmt.Errorf("%s: %w", m.who, err)
 		}
-		for p := m.path; p != "."; p = path.Dir(p) {
-			if err := add(schemas.TreeEntry{Path: p, Kind: schemas.EntryDir}, m.who); err != nil {
-				return schemas.Tree{}, err
-			}
-		}
-		for _, e := range t.Entries {
-			e.Path = m.path + "/" + e.Path
-			if err := add(e, m.who); err != nil {
-				return schemas.Tree{}, err
-			}
-		}
 		blobs = append(blobs, t.Blobs...)
 	}
-	list := schemas.Tree{Schema: schemas.TreeV1, Entries: make([]schemas.TreeEntry, 0, len(union)), Blobs: uniqueBlobs(blobs)}
-	for _, e := range union {
-		list.Entries = append(list.Entries, e)
+	list := schemas.Tree{Schema: schemas.TreeV1, Blobs: uniqueBlobs(blobs)}
+	var err error
+	if list.Entries, err = l.union(mounts); err != nil {
+		return schemas.Tree{}, err
 	}
-	sort.Slice(list.Entries, func(i, j int) bool { return list.Entries[i].Path < list.Entries[j].Path })
-	d, err := schemas.TreeDigest(list.Entries)
-	list.Digest = d
-	return list, errors.Join(err, sizeOfList(list))
+	if list.Digest, err = checkTreeShape(list); err != nil {
+		return schemas.Tree{}, fmt.Errorf("file list: %w", err)
+	}
+	return list, nil
 }
 
-func sizeOfList(list schemas.Tree) error {
-	if len(list.Entries) > maxEntries {
-		return fmt.Errorf("file list: %d entries, more than the limit of %d", len(list.Entries), maxEntries)
+// listing gathers the entries of a file list in the order of the mounts.
+type listing struct {
+	entries []schemas.TreeEntry
+	folders map[string]bool // those that lead to a tree
+	text    strings.Builder
+}
+
+func (l *listing) add(e schemas.TreeEntry) error {
+	// A path may be in several trees, but who has twice the limit has too many.
+	if len(l.entries) >= 2*maxEntries {
+		return fmt.Errorf("file list: more entries than the limit of %d", maxEntries)
 	}
+	l.entries = append(l.entries, e)
 	return nil
+}
+
+func (l *listing) leadTo(p string) {
+	if p == "." || l.folders[p] {
+		return
+	}
+	l.leadTo(dirOf(p))
+	l.folders[p] = true
+	l.entries = append(l.entries, schemas.TreeEntry{Path: p, Kind: schemas.EntryDir})
+}
+
+// join puts paths end to end in memory: many are one allocation.
+func (l *listing) join(dir, name string) string {
+	const slab = 1 << 16
+	if n := len(dir) + 1 + len(name); l.text.Cap()-l.text.Len() < n {
+		l.text.Reset()
+		l.text.Grow(max(slab, n))
+	}
+	start := l.text.Len()
+	l.text.WriteString(dir)
+	l.text.WriteByte('/')
+	l.text.WriteString(name)
+	return l.text.String()[start:]
+}
+
+// union sorts the entries and drops those that are there twice.
+func (l *listing) union(mounts []mount) ([]schemas.TreeEntry, error) {
+	sortByPath(l.entries)
+	out := l.entries[:0]
+	for _, e := range l.entries {
+		if len(out) == 0 || out[len(out)-1].Path != e.Path {
+			out = append(out, e)
+		} else if !sameEntry(out[len(out)-1], e) {
+			return nil, fmt.Errorf("%s: another stage or service has a different %s", lastAt(mounts, e.Path), e.Path)
+		}
+	}
+	clear(l.entries[len(out):])
+	return out, nil
+}
+
+// sortByPath keeps entries of one path in their order. It sorts numbers, since
+// entries are long, and needs no second list of them.
+func sortByPath(list []schemas.TreeEntry) {
+	if slices.IsSortedFunc(list, func(a, b schemas.TreeEntry) int { return strings.Compare(a.Path, b.Path) }) {
+		return
+	}
+	from := make([]int32, len(list))
+	for i := range from {
+		from[i] = int32(i)
+	}
+	slices.SortFunc(from, func(a, b int32) int {
+		return cmp.Or(strings.Compare(list[a].Path, list[b].Path), cmp.Compare(a, b))
+	})
+	for i := range from {
+		held := list[i]
+		for at := i; from[at] >= 0; {
+			next := int(from[at])
+			from[at] = -1
+			if next == i {
+				list[at] = held
+				break
+			}
+			list[at], at = list[next], next
+		}
+	}
+}
+
+// lastAt is who names a path last.
+func lastAt(mounts []mount, p string) string {
+	for _, m := range slices.Backward(mounts) {
+		if within(p, m.path) || within(m.path, p) {
+			return m.who
+		}
+	}
+	return "the file list"
 }
 
 // sameEntry compares what a tree's digest covers.

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -46,10 +47,29 @@ func openFolderRun(dir string) (*Run, error) {
 		}
 		return b, nil
 	})
+	if err == nil {
+		err = r.readFiles()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("extracted run %s: %w", dir, err)
 	}
 	return r, nil
+}
+
+// openFolderDoc is openDoc for a document of an extracted run.
+func openFolderDoc(dir, name string, d schemas.Digest) (io.ReadCloser, int64, error) {
+	f, err := durable.OpenPlain(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > maxTreeDocBytes {
+		err = fmt.Errorf("%s has %d bytes, more than the limit of %d", name, info.Size(), int64(maxTreeDocBytes))
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return &checkedDoc{newHashReader(context.Background(), io.LimitReader(f, info.Size())), f, d, name}, info.Size(), nil
 }
 
 // openExtracted opens a file of an extracted run; its last Read checks the digest.

@@ -40,7 +40,8 @@ const (
 	packLimitBytes   = 32 << 20  // longest pack, uncompressed
 	maxManifestBytes = 4 << 20   //
 	maxIndexBytes    = 64 << 20  //
-	maxDocBytes      = 256 << 20 // any JSON document
+	maxDocBytes      = 256 << 20 // a JSON document
+	maxTreeDocBytes  = 1 << 30   // a tree document or file list: they are read as a stream
 	maxLayers        = 2000
 	maxEntries       = 1 << 20 // of one tree or file list
 	maxPathBytes     = 4096

@@ -62,13 +62,24 @@ func hostileTrees() map[string]schemas.Tree {
 	}
 }
 
+// canonicalTree is the document of a tree, as good as it can be written.
+func canonicalTree(t testing.TB, name string, tree schemas.Tree) []byte {
+	var b bytes.Buffer
+	err := schemas.WriteTree(&b, tree)
+	if name == "part overflow" { // no document carries that number
+		b.Reset()
+		err = json.NewEncoder(&b).Encode(tree)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 func TestHostileTrees(t *testing.T) {
 	s := newStore(t)
 	for name, tree := range hostileTrees() {
-		b, err := json.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := canonicalTree(t, name, tree)
 		doc, err := s.putBytes(b)
 		if err != nil {
 			t.Fatal(err)
@@ -224,12 +235,8 @@ func TestPackWithOtherMembers(t *testing.T) {
 }
 
 func FuzzTree(f *testing.F) {
-	for _, tree := range hostileTrees() {
-		b, err := json.Marshal(tree)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
+	for name, tree := range hostileTrees() {
+		f.Add(canonicalTree(f, name, tree))
 	}
 	f.Add([]byte(`{"blobs":[],"digest":"sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945","entries":[],"schema":"assay/tree/v1"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -245,12 +252,11 @@ func FuzzTree(f *testing.F) {
 				t.Errorf("accepted link %q to %q", e.Path, e.Target)
 			}
 		}
-		again, err := schemas.Encode(tree)
-		if err != nil {
-			t.Fatal(err)
+		if again, err := schemas.Encode(tree); err != nil || !bytes.Equal(again, b) {
+			t.Errorf("%v: accepted %s, which is written as %s", err, b, again)
 		}
-		if _, err := parseTree(again); err != nil {
-			t.Errorf("accepted, and refused when written again: %v", err)
+		if err := validateDoc(schemas.TreeV1, b); err != nil {
+			t.Errorf("accepted, and the published schema refuses it: %v", err)
 		}
 	})
 }

@@ -115,7 +115,7 @@ func (l *labels) record(d schemas.Digest, rec schemas.StageRecord, run string) {
 // files names the blobs that a tree or a file list points into. With a config
 // the stage follows from the path.
 func (l *labels) files(d schemas.Digest, c *schemas.Run, who blobLabel) {
-	t, err := l.s.readTree(d)
+	t, err := l.s.eachEntry(d, func(schemas.TreeEntry) error { return nil })
 	if err != nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (l *labels) files(d schemas.Digest, c *schemas.Run, who blobLabel) {
 		l.name(b.Digest, kindOf(b.MediaType), who.Run, "", "")
 		first[b.Digest] = l.at(b.Digest).Files == 0
 	}
-	for _, e := range t.Entries {
+	_, _ = l.s.eachEntry(d, func(e schemas.TreeEntry) error {
 		for _, p := range e.Parts {
 			x := l.at(p.Blob)
 			if !first[p.Blob] {
@@ -135,12 +135,13 @@ func (l *labels) files(d schemas.Digest, c *schemas.Run, who blobLabel) {
 			if x.Path != "" {
 				continue
 			}
-			x.Path, x.Stage, x.Trial = e.Path, who.Stage, who.Trial
+			x.Path, x.Stage, x.Trial = strings.Clone(e.Path), who.Stage, who.Trial
 			if c != nil {
 				x.Stage, x.Trial = owners.owner(e.Path)
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // kindOf turns a media type of ours into a word.

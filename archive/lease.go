@@ -219,7 +219,7 @@ func (s *Store) CheckTree(ctx context.Context, treeBlob schemas.Digest) error {
 }
 
 func (s *Store) freshenTree(treeBlob schemas.Digest) error {
-	t, err := s.readTree(treeBlob)
+	t, err := s.treeBlobs(treeBlob)
 	if err != nil {
 		return err
 	}

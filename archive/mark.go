@@ -186,18 +186,12 @@ func (m *marker) tree(d schemas.Digest) error {
 	if m.read[d] || !d.Valid() {
 		return nil
 	}
-	b, err := m.s.readBlob(d, maxDocBytes)
+	t, err := m.s.treeBlobs(d)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	var t struct {
-		Blobs []schemas.Blob `json:"blobs"`
-	}
-	if err := json.Unmarshal(b, &t); err != nil {
-		return fmt.Errorf("tree %s: %w", d, err)
 	}
 	m.live[d], m.read[d] = true, true
 	for _, blob := range t.Blobs {

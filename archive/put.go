@@ -181,12 +181,9 @@ func newGroup(ctx context.Context) (*errgroup.Group, context.Context) {
 
 // putTreeDoc stores the document of a tree whose blobs are stored.
 func (s *Store) putTreeDoc(entries []schemas.TreeEntry, blobs []schemas.Blob) (schemas.Tree, schemas.Digest, error) {
-	d, err := schemas.TreeDigest(entries)
-	if err != nil {
-		return schemas.Tree{}, "", err
-	}
-	t := schemas.Tree{Schema: schemas.TreeV1, Digest: d, Entries: entries, Blobs: uniqueBlobs(blobs)}
-	if err := checkTreeShape(t); err != nil {
+	t := schemas.Tree{Schema: schemas.TreeV1, Entries: entries, Blobs: uniqueBlobs(blobs)}
+	var err error
+	if t.Digest, err = checkTreeShape(t); err != nil {
 		return schemas.Tree{}, "", fmt.Errorf("store tree: %w", err)
 	}
 	doc, err := s.putTreeBytes(t)
@@ -203,8 +200,8 @@ func (s *Store) putTreeBytes(t schemas.Tree) (schemas.Digest, error) {
 	if err := schemas.WriteTree(hashOnly{h}, t); err != nil {
 		return "", err
 	}
-	if h.size > maxDocBytes {
-		return "", fmt.Errorf("its document has %d bytes, more than the limit of %d: store it as several trees", h.size, maxDocBytes)
+	if h.size > maxTreeDocBytes {
+		return "", fmt.Errorf("its document has %d bytes, more than the limit of %d: store it as several trees", h.size, int64(maxTreeDocBytes))
 	}
 	d := schemas.DigestFromSum(h.h.Sum(nil))
 	if have, err := s.keepBlob(d, h.size); have || err != nil {

@@ -24,7 +24,7 @@ type Run struct {
 	Report   schemas.Report
 	Files    schemas.Tree // every file of the run, at its path in the run
 
-	raw    map[string][]byte // documents by their name at the top
+	raw    map[string][]byte // documents by their name at the top, without the file list
 	layout *Layout
 	folder string // set for an extracted run
 }
@@ -37,13 +37,16 @@ func (l *Layout) Run(_ context.Context, digest schemas.Digest) (*Run, error) {
 	}
 	r := &Run{Digest: digest, layout: l, raw: map[string][]byte{nameManifest: b}}
 	err = r.decode(func(d v1.Descriptor, _ string) ([]byte, error) { return l.readBlob(digestOf(d), maxDocBytes) })
+	if err == nil {
+		err = r.readFiles()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", digest.Short(), err)
 	}
 	return r, nil
 }
 
-// decode reads the documents that the manifest names.
+// decode reads the documents that the manifest names, but for the file list.
 func (r *Run) decode(read func(d v1.Descriptor, name string) ([]byte, error)) error {
 	var err error
 	if r.Manifest, err = parseManifest(r.raw[nameManifest]); err != nil {
@@ -53,7 +56,7 @@ func (r *Run) decode(read func(d v1.Descriptor, name string) ([]byte, error)) er
 		d    v1.Descriptor
 		name string
 	}{{r.Manifest.Config, nameConfig}}
-	for media, name := range map[string]string{MediaReport: nameReport, MediaExperiment: nameExperiment, MediaSource: nameSource, MediaFiles: nameFiles} {
+	for media, name := range map[string]string{MediaReport: nameReport, MediaExperiment: nameExperiment, MediaSource: nameSource} {
 		for _, d := range layersOf(r.Manifest, media) {
 			docs = append(docs, struct {
 				d    v1.Descriptor
@@ -72,10 +75,31 @@ func (r *Run) decode(read func(d v1.Descriptor, name string) ([]byte, error)) er
 	if err := decodeStrict(r.raw[nameReport], &r.Report); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	if r.Files, err = parseTree(r.raw[nameFiles]); err != nil {
+	return nil
+}
+
+// readFiles reads the file list, of which only the entries are kept: its bytes are
+// as many again.
+func (r *Run) readFiles() error {
+	in, size, err := r.openFiles()
+	if err == nil {
+		err = drainDoc(in, func(in io.Reader) (err error) {
+			r.Files, err = collectTree(in, size)
+			return err
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("file list: %w", err)
 	}
 	return nil
+}
+
+func (r *Run) openFiles() (io.ReadCloser, int64, error) {
+	d := digestOf(layersOf(r.Manifest, MediaFiles)[0])
+	if r.folder != "" {
+		return openFolderDoc(r.folder, nameFiles, d)
+	}
+	return r.layout.openDoc(d)
 }
 
 // Document returns the bytes of report.json, experiment.json, experiment.toml,
@@ -83,6 +107,14 @@ func (r *Run) decode(read func(d v1.Descriptor, name string) ([]byte, error)) er
 func (r *Run) Document(name string) ([]byte, error) {
 	if b, ok := r.raw[name]; ok {
 		return b, nil
+	}
+	if name == nameFiles {
+		in, _, err := r.openFiles()
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		return io.ReadAll(in)
 	}
 	return nil, fmt.Errorf("document %s of run %s: %w", name, r.Digest.Short(), fs.ErrNotExist)
 }
@@ -93,6 +125,10 @@ func (r *Run) Document(name string) ([]byte, error) {
 func (r *Run) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
 	if b, ok := r.raw[name]; ok {
 		return io.NopCloser(&byteReader{b}), nil
+	}
+	if name == nameFiles {
+		in, _, err := r.openFiles()
+		return in, err
 	}
 	for _, e := range r.Files.Entries {
 		switch {
@@ -202,9 +238,16 @@ func (r *Run) Extract(ctx context.Context, dir string) error {
 
 func (r *Run) extractDocuments(root *durable.Root) error {
 	for name, b := range r.raw {
-		if err := writeRootFile(root, name, b); err != nil {
+		if err := writeRootFile(root, name, &byteReader{b}); err != nil {
 			return err
 		}
+	}
+	list, _, err := r.openFiles()
+	if err == nil {
+		err = drainDoc(list, func(in io.Reader) error { return writeRootFile(root, nameFiles, in) })
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", nameFiles, err)
 	}
 	for _, d := range []string{dirRecords, dirPreimages, dirTrees} {
 		if err := root.Mkdir(d); err != nil {
@@ -213,23 +256,23 @@ func (r *Run) extractDocuments(root *durable.Root) error {
 	}
 	docs := r.layout.documentsOf(r.Manifest)
 	for _, d := range stageDocs(r.Config) {
-		b, err := docs.read(d.digest)
+		in, err := docs.open(d.digest)
+		if err == nil {
+			err = drainDoc(in, func(in io.Reader) error { return writeRootFile(root, d.title, in) })
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
-		}
-		if err := writeRootFile(root, d.title, b); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-func writeRootFile(root *durable.Root, name string, b []byte) error {
+func writeRootFile(root *durable.Root, name string, in io.Reader) error {
 	f, err := root.Create(name, 0o644)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(b); err != nil {
+	if _, err := io.Copy(f, in); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	return f.Close()

@@ -80,7 +80,9 @@ func (x *sealing) files(ctx context.Context) (schemas.Tree, error) {
 	if err != nil {
 		return schemas.Tree{}, err
 	}
-	list, err := fileList(mounts, func(m mount) (schemas.Tree, error) { return x.s.readTree(m.tree) })
+	list, err := fileList(mounts, func(m mount, each func(schemas.TreeEntry) error) (schemas.Tree, error) {
+		return x.s.eachEntry(m.tree, each)
+	})
 	if err != nil {
 		return list, err
 	}
@@ -88,8 +90,9 @@ func (x *sealing) files(ctx context.Context) (schemas.Tree, error) {
 		if list, err = x.s.repack(ctx, list); err != nil {
 			return list, err
 		}
+		_, err = checkTreeShape(list)
 	}
-	return list, checkTreeDoc(list)
+	return list, err
 }
 
 // fixedLayers leaves room for documents, which are bundled when they are many.
@@ -107,19 +110,13 @@ func (x *sealing) documents(req schemas.SealRequest, list schemas.Tree) error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	listBytes, err := schemas.Encode(list)
-	if err != nil {
-		return fmt.Errorf("file list: %w", err)
-	}
 	for _, doc := range []struct {
 		media, title string
 		data         []byte
-		digest       *schemas.Digest
 	}{
-		{MediaReport, nameReport, reportBytes, &x.run.Report},
-		{MediaExperiment, nameExperiment, req.Experiment, nil},
-		{MediaSource, nameSource, req.Source, nil},
-		{MediaFiles, nameFiles, listBytes, &x.run.FileList},
+		{MediaReport, nameReport, reportBytes},
+		{MediaExperiment, nameExperiment, req.Experiment},
+		{MediaSource, nameSource, req.Source},
 	} {
 		if doc.media == MediaSource && len(doc.data) == 0 {
 			continue
@@ -128,12 +125,18 @@ func (x *sealing) documents(req schemas.SealRequest, list schemas.Tree) error {
 		if err != nil {
 			return err
 		}
-		if doc.digest != nil {
-			*doc.digest = d
+		if doc.media == MediaReport {
+			x.run.Report = d
 		}
 		if err := x.add(doc.media, d, doc.title); err != nil {
 			return err
 		}
+	}
+	if x.run.FileList, err = x.s.putTreeBytes(list); err != nil {
+		return fmt.Errorf("file list: %w", err)
+	}
+	if err := x.add(MediaFiles, x.run.FileList, nameFiles); err != nil {
+		return err
 	}
 	return x.stageDocuments(len(list.Blobs))
 }

@@ -27,54 +27,6 @@ func decodeStrict(b []byte, v any) error {
 	return nil
 }
 
-// parseTree reads a tree document and checks everything in it that can be
-// checked without its blobs.
-func parseTree(b []byte) (schemas.Tree, error) {
-	var t schemas.Tree
-	if err := decodeStrict(b, &t); err != nil {
-		return t, fmt.Errorf("tree document: %w", err)
-	}
-	if err := checkTreeDoc(t); err != nil {
-		return t, fmt.Errorf("tree document: %w", err)
-	}
-	return t, nil
-}
-
-func checkTreeDoc(t schemas.Tree) error {
-	if err := checkTreeShape(t); err != nil {
-		return err
-	}
-	d, err := schemas.TreeDigest(t.Entries)
-	if err != nil {
-		return err
-	}
-	if d != t.Digest {
-		return fmt.Errorf("digest is %s, its entries hash to %s", t.Digest, d)
-	}
-	return nil
-}
-
-// checkTreeShape checks everything but the digest.
-func checkTreeShape(t schemas.Tree) error {
-	if t.Schema != schemas.TreeV1 {
-		return fmt.Errorf("schema is %q, want %q", t.Schema, schemas.TreeV1)
-	}
-	if len(t.Entries) > maxEntries {
-		return fmt.Errorf("%d entries, more than the limit of %d", len(t.Entries), maxEntries)
-	}
-	blobs := map[schemas.Digest]int64{}
-	for _, b := range t.Blobs {
-		if err := checkBlob(b); err != nil {
-			return err
-		}
-		blobs[b.Digest] = contentSize(b)
-	}
-	if err := checkEntries(t.Entries, blobs); err != nil {
-		return err
-	}
-	return checkLinks(t.Entries)
-}
-
 func contentSize(b schemas.Blob) int64 {
 	if b.MediaType == MediaPart {
 		return b.Size
@@ -104,32 +56,6 @@ func checkBlob(b schemas.Blob) error {
 	}
 	if contentSize(b) > limit {
 		return fmt.Errorf("blob %s has %d bytes of content, more than the limit of %d", b.Digest, contentSize(b), limit)
-	}
-	return nil
-}
-
-func checkEntries(entries []schemas.TreeEntry, blobs map[schemas.Digest]int64) error {
-	dirs := map[string]bool{".": true}
-	var total int64
-	for i, e := range entries {
-		if err := checkPath(e.Path); err != nil {
-			return err
-		}
-		if i > 0 && entries[i-1].Path >= e.Path {
-			return fmt.Errorf("entry %q is out of order or doubled", e.Path)
-		}
-		if !dirs[path.Dir(e.Path)] {
-			return fmt.Errorf("entry %q is in no folder of the tree", e.Path)
-		}
-		if e.Kind == schemas.EntryDir {
-			dirs[e.Path] = true
-		}
-		if err := checkEntry(e, blobs); err != nil {
-			return fmt.Errorf("entry %q: %w", e.Path, err)
-		}
-		if total += e.Size; total > maxTreeBytes {
-			return fmt.Errorf("more than %d bytes of files", maxTreeBytes)
-		}
 	}
 	return nil
 }

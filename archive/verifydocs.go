@@ -3,6 +3,7 @@ package archive
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -27,8 +28,7 @@ func (v *verifier) documents() {
 		return
 	}
 	v.checkAnnotations()
-	trees := v.stageDocuments()
-	v.checkUnion(trees)
+	v.stageDocuments()
 	v.checkReport()
 	v.checkConsistency(experiment)
 }
@@ -38,17 +38,43 @@ func (v *verifier) documents() {
 func (v *verifier) layer(d v1.Descriptor, title string) ([]byte, bool) {
 	digest := digestOf(d)
 	b, err := v.doc(digest, title)
-	if err == nil && int64(len(b)) != d.Size {
-		err = fmt.Errorf("it has %d bytes, the manifest says %d", len(b), d.Size)
+	return b, v.layerRead(d, title, int64(len(b)), err)
+}
+
+// layerRead says whether n bytes, read without or with an error, are what the
+// descriptor of the layer says.
+func (v *verifier) layerRead(d v1.Descriptor, title string, n int64, err error) bool {
+	digest := digestOf(d)
+	if err == nil && n != d.Size {
+		err = fmt.Errorf("it has %d bytes, the manifest says %d", n, d.Size)
 	}
 	if err != nil {
 		v.bad[digest] = true
 		stage, trial := v.docOwner(digest)
 		v.fault(err, schemas.Finding{ID: faultID(err), Subject: title, Blob: digest, Stage: stage, Trial: trial, Path: title})
-		return nil, false
+		return false
 	}
 	v.count(d.Size)
-	return b, true
+	return true
+}
+
+// longLayer is layer for a document that is read as a stream: use may be nil, and
+// its error is another matter than the bytes.
+func (v *verifier) longLayer(d v1.Descriptor, title string, use func(io.Reader) error) (ok bool, useErr error) {
+	in, err := v.openDoc(digestOf(d), title)
+	n := int64(0)
+	if err == nil {
+		err = drainDoc(in, func(r io.Reader) error {
+			c := &counter{r: r}
+			if use != nil {
+				useErr = use(c)
+			}
+			_, err := io.Copy(io.Discard, c)
+			n = c.n
+			return err
+		})
+	}
+	return v.layerRead(d, title, n, err), useErr
 }
 
 func faultID(err error) string {
@@ -96,14 +122,17 @@ func (v *verifier) readReport() {
 func (v *verifier) readFiles() {
 	d := layersOf(v.manifest, MediaFiles)[0]
 	var list schemas.Tree
-	if !v.document(d, nameFiles, "archive.files", schemas.TreeV1, &list) {
-		return
-	}
-	if err := checkTreeDoc(list); err != nil {
+	ok, err := v.longLayer(d, nameFiles, func(r io.Reader) (err error) {
+		list, err = collectTree(r, d.Size)
+		return err
+	})
+	switch {
+	case !ok:
+	case err != nil:
 		v.add(schemas.Finding{ID: "archive.files", Subject: nameFiles, Message: err.Error(), Blob: digestOf(d), Path: nameFiles})
-		return
+	default:
+		v.files = &list
 	}
-	v.files = &list
 }
 
 // stageLayers checks the bytes of every record, preimage, tree and bundle layer,
@@ -111,15 +140,20 @@ func (v *verifier) readFiles() {
 func (v *verifier) stageLayers() {
 	for media, dir := range map[string]string{MediaRecord: dirRecords, MediaPreimage: dirPreimages, MediaTree: dirTrees} {
 		for _, d := range layersOf(v.manifest, media) {
-			v.layer(d, dir+"/"+digestOf(d).Hex()+".json")
+			title := dir + "/" + digestOf(d).Hex() + ".json"
+			if media == MediaTree {
+				_, _ = v.longLayer(d, title, nil)
+				continue
+			}
+			v.layer(d, title)
 		}
 	}
 }
 
-// stageDocuments checks what the records say, and returns the trees that could
-// be read, by blob.
-func (v *verifier) stageDocuments() map[schemas.Digest]schemas.Tree {
-	trees := map[schemas.Digest]schemas.Tree{}
+// stageDocuments checks what the records say, every tree, and that the file list
+// is the union of the trees.
+func (v *verifier) stageDocuments() {
+	trees := v.newTreeVerifier()
 	want := map[schemas.Digest]bool{digestOf(v.manifest.Config): true}
 	for _, d := range v.manifest.Layers {
 		want[digestOf(d)] = true
@@ -136,30 +170,21 @@ func (v *verifier) stageDocuments() map[schemas.Digest]schemas.Tree {
 		if v.bad[doc.digest] {
 			continue
 		}
-		b, err := v.doc(doc.digest, doc.title)
-		if err != nil {
+		if doc.media == MediaTree {
+			trees.read(doc, f)
+		} else if _, err := v.doc(doc.digest, doc.title); err != nil {
 			v.bad[doc.digest] = true
 			f.ID = faultID(err)
 			v.fault(err, f)
-			continue
-		}
-		if doc.media == MediaTree {
-			t, err := parseTree(b)
-			if err != nil {
-				f.ID, f.Message = "archive.tree", err.Error()
-				v.add(f)
-				continue
-			}
-			trees[doc.digest] = t
 		}
 	}
-	v.checkRecords(trees)
-	return trees
+	v.checkRecords()
+	trees.end()
 }
 
-// checkRecords compares each record with its digest, its key with the stored
-// preimages, and its outputs with its tree.
-func (v *verifier) checkRecords(trees map[schemas.Digest]schemas.Tree) {
+// checkRecords compares each record with its digest and its key with the stored
+// preimages.
+func (v *verifier) checkRecords() {
 	preimages := map[schemas.Digest]bool{}
 	for _, d := range v.config.Preimages {
 		preimages[d] = true
@@ -181,67 +206,7 @@ func (v *verifier) checkRecords(trees map[schemas.Digest]schemas.Tree) {
 			f.ID, f.Message = "archive.preimage", fmt.Sprintf("the preimage of its key %s is not in the run", r.Record.Key)
 			v.add(f)
 		}
-		if t, ok := trees[r.Record.Tree]; ok {
-			v.checkOutputs(r, t)
-		}
 	}
-}
-
-func (v *verifier) checkOutputs(r schemas.RunRecord, t schemas.Tree) {
-	for _, o := range r.Record.Outputs {
-		sub := schemas.SubTree(t.Entries, o.Path)
-		got, err := schemas.TreeDigest(sub)
-		if err == nil && got != o.Digest {
-			err = fmt.Errorf("output %s hashes to %s, the record says %s", o.Name, got, o.Digest)
-		}
-		if n, size := schemas.SumEntries(sub); err == nil && (n != o.Files || size != o.Bytes) {
-			err = fmt.Errorf("output %s has %d files of %d bytes, the record says %d of %d", o.Name, n, size, o.Files, o.Bytes)
-		}
-		if err != nil {
-			v.add(schemas.Finding{ID: "archive.output", Subject: r.Node, Message: err.Error(), Blob: r.Record.Tree,
-				Stage: r.Record.Stage, Trial: r.Record.Trial, Path: r.Path + "/" + o.Path})
-		}
-	}
-}
-
-// checkUnion makes the file list again from the trees and compares.
-func (v *verifier) checkUnion(trees map[schemas.Digest]schemas.Tree) {
-	mounts, err := mountsOf(*v.config)
-	if err != nil || v.files == nil {
-		return
-	}
-	for _, m := range mounts {
-		if _, ok := trees[m.tree]; !ok {
-			return // has a finding of its own
-		}
-	}
-	f := schemas.Finding{ID: "archive.files", Subject: nameFiles, Blob: v.config.FileList, Path: nameFiles}
-	union, err := fileList(mounts, func(m mount) (schemas.Tree, error) { return trees[m.tree], nil })
-	if err != nil {
-		f.Message = err.Error()
-		v.add(f)
-		return
-	}
-	if p, ok := firstDifference(union.Entries, v.files.Entries); ok {
-		f.Message = fmt.Sprintf("the file list is not the union of the trees: it first differs at %s", p)
-		f.Stage, f.Trial = v.owner(p)
-		f.Paths = []string{p}
-		v.add(f)
-	}
-}
-
-func firstDifference(a, b []schemas.TreeEntry) (string, bool) {
-	for i := range max(len(a), len(b)) {
-		switch {
-		case i >= len(a):
-			return b[i].Path, true
-		case i >= len(b):
-			return a[i].Path, true
-		case !sameEntry(a[i], b[i]):
-			return min(a[i].Path, b[i].Path), true
-		}
-	}
-	return "", false
 }
 
 // checkReport compares the report with the config and the file list.

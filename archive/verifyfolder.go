@@ -32,6 +32,10 @@ func (v *verifier) folder(ctx context.Context, dir string) error {
 		}
 		return b, nil
 	}
+	v.openDoc = func(d schemas.Digest, title string) (io.ReadCloser, error) {
+		r, _, err := openFolderDoc(dir, title, d)
+		return r, err
+	}
 	v.open = func(e schemas.TreeEntry) (io.ReadCloser, error) { return openExtracted(ctx, dir, e) }
 	v.documents()
 	if v.files == nil {
