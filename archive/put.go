@@ -26,6 +26,30 @@ type treeSource struct {
 	found  []scanned
 }
 
+// openTree lists the folder.
+func openTree(ctx context.Context, dir string) (*treeSource, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &treeSource{dir: dir, root: root}
+	if t.opener, err = newOpener(root); err == nil {
+		t.found, err = scan(ctx, dir, root)
+	}
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *treeSource) close() {
+	if t.opener != nil {
+		_ = t.opener.Close()
+	}
+	_ = t.root.Close()
+}
+
 func (t *treeSource) full(i int) string { return filepath.Join(t.dir, t.found[i].entry.Path) }
 
 // openFile opens a scanned file and makes sure it is still the one that was
@@ -95,20 +119,11 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 	if err != nil {
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
-	root, err := os.OpenRoot(dir)
+	src, err := openTree(ctx, dir)
 	if err != nil {
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
-	defer root.Close()
-	open, err := newOpener(root)
-	if err != nil {
-		return none, "", fmt.Errorf("store tree: %w", err)
-	}
-	defer open.Close()
-	src := &treeSource{dir: dir, root: root, opener: open}
-	if src.found, err = scan(ctx, dir, root); err != nil {
-		return none, "", fmt.Errorf("store tree: %w", err)
-	}
+	defer src.close()
 	blobs, err := s.putFiles(ctx, src)
 	if err != nil {
 		return none, "", err
@@ -165,12 +180,13 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 
 var emptyDigest = sync.OnceValue(func() schemas.Digest { return schemas.DigestOf(nil) })
 
-// known returns the digest of a scanned file that was read before and is unchanged.
-func (x *treePut) known(i int) (sum statcache.Sum, ok bool) {
+// known returns the digest of a scanned file that was read before and is
+// unchanged, and whether it looks random.
+func (x *treePut) known(i int) (sum statcache.Sum, flat, ok bool) {
 	if x.rehash {
-		return sum, false
+		return sum, false, false
 	}
-	return x.s.caches.files.Lookup(x.src.found[i].stamp)
+	return x.s.caches.files.LookupMarked(x.src.found[i].stamp)
 }
 
 func newGroup(ctx context.Context) (*errgroup.Group, context.Context) {

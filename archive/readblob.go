@@ -173,9 +173,10 @@ func (l *Layout) readPack(ctx context.Context, b schemas.Blob, entries []schemas
 		return asCorrupt(b.Digest, err)
 	}
 	defer release()
-	image := packImages.Get().(*packImage)
-	defer packImages.Put(image)
-	image.reset()
+	pooled := packImages.Get().(*packImage)
+	defer packImages.Put(pooled)
+	image := &pooled.plain.Buffer
+	image.Reset()
 	_, readErr := image.ReadFrom(sourceReader{io.LimitReader(plain, contentSize(b)+1), b.Digest})
 	if isCancel(readErr) {
 		return readErr
@@ -192,7 +193,7 @@ func (l *Layout) readPack(ctx context.Context, b schemas.Blob, entries []schemas
 	if readErr != nil {
 		return readErr
 	}
-	content := &hashReader{ctx: ctx, r: bytes.NewReader(nil), h: sha256.New(), n: int64(image.Len())}
+	content := &hashReader{ctx: ctx, r: bytes.NewReader(nil), h: contentHash(b), n: int64(image.Len())}
 	content.h.Write(image.Bytes())
 	if err := checkEnd(b, size, content, raw); err != nil || use == nil {
 		return err

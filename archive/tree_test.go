@@ -232,17 +232,13 @@ func unreadable(dir string) error {
 // A file that grows while it is stored is an error, not a digest of neither state.
 func TestFileThatChanges(t *testing.T) {
 	dir := writeFiles(t, map[string]string{"small": "12345", "large": noise(largeFileBytes, 1)})
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
 	s := newStore(t)
 	for _, name := range []string{"small", "large"} {
-		found, err := scan(context.Background(), dir, root)
+		src, err := openTree(context.Background(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer src.close()
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +247,7 @@ func TestFileThatChanges(t *testing.T) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.putFiles(context.Background(), &treeSource{dir: dir, root: root, found: found}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := s.putFiles(context.Background(), src); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s grew: %v", name, err)
 		}
 	}

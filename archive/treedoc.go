@@ -45,10 +45,11 @@ func checkBlob(b schemas.Blob) error {
 			return fmt.Errorf("blob %s is raw and yet has content fields", b.Digest)
 		}
 	case MediaPartZstd, MediaPack:
-		if !b.ContentDigest.Valid() {
+		pack := b.MediaType == MediaPack
+		if !b.ContentDigest.Valid() && (!pack || b.ContentDigest != "") {
 			return fmt.Errorf("blob %s has no content digest", b.Digest)
 		}
-		if b.MediaType == MediaPack {
+		if pack {
 			limit = packLimitBytes
 		}
 	default:

@@ -36,7 +36,7 @@ func (x *treePut) largeFiles(ctx context.Context, large []int) ([]schemas.Blob, 
 }
 
 func (x *treePut) large(ctx context.Context, i int) ([]schemas.Blob, error) {
-	if sum, ok := x.known(i); ok {
+	if sum, _, ok := x.known(i); ok {
 		if blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:]), false); ok || err != nil {
 			x.progress.add(x.src.found[i].entry.Size)
 			return blobs, err
@@ -99,7 +99,7 @@ func (x *treePut) readLarge(ctx context.Context, i int, f *os.File) ([]schemas.B
 	for n, b := range blobs {
 		x.s.caches.remember(partKey(e.Digest, n), b)
 	}
-	x.s.caches.remember(sample, blobs[0])
+	x.s.caches.hint(sample)
 	return blobs, nil
 }
 

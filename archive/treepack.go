@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 	"time"
 
 	"assay/internal/statcache"
@@ -54,27 +56,20 @@ func (x *treePut) packFiles(ctx context.Context, small []int) ([]schemas.Blob, e
 // is read; when it turns out to be known once they are read, it is not
 // compressed again.
 func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
-	if x.lookup(files) {
-		b, ok, err := x.s.caches.stored(x.s, x.packKey(files), false)
+	flat := make([]bool, len(files))
+	if x.lookup(files, flat) {
+		order := flatLast(files, flat)
+		b, ok, err := x.s.caches.stored(x.s, x.packKey(order, flat), false)
 		if ok || err != nil {
-			return b, errors.Join(err, x.packed(files, b, nil))
+			return b, errors.Join(err, x.packed(order, b, nil))
 		}
 	}
 	p := packImages.Get().(*packImage)
 	defer packImages.Put(p)
-	p.reset()
-	room := int64(2048)
-	for _, i := range files {
-		room += tarCost(x.src.found[i].entry.Path, x.src.found[i].entry.Size)
+	if err := x.read(ctx, p, files, flat); err != nil {
+		return schemas.Blob{}, err
 	}
-	p.Grow(int(room)) // once: growing leaves as much behind
-	for _, i := range files {
-		if err := x.load(ctx, p, i); err != nil {
-			return schemas.Blob{}, err
-		}
-	}
-	p.Write(make([]byte, 1024))
-	key := x.packKey(files)
+	key := x.packKey(flatLast(files, flat), flat)
 	var b schemas.Blob
 	ok, err := false, error(nil)
 	if !x.rehash { // the cache itself is not believed then
@@ -88,27 +83,49 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	if err != nil {
 		return b, err
 	}
-	return b, x.packed(files, b, p.offsets)
+	return b, x.packed(flatLast(files, flat), b, p.offsets())
+}
+
+// flatLast is the order of files in a pack: those that look random come after
+// the others, so that one code for many bytes fits all of them.
+func flatLast(files []int, flat []bool) []int {
+	out := make([]int, 0, len(files))
+	for _, want := range []bool{false, true} {
+		for n, i := range files {
+			if flat[n] == want {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
 }
 
 // lookup fills in the digests of files that are known and unchanged.
-func (x *treePut) lookup(files []int) (all bool) {
-	for _, i := range files {
-		sum, ok := x.known(i)
+func (x *treePut) lookup(files []int, flat []bool) (all bool) {
+	for n, i := range files {
+		sum, mark, ok := x.known(i)
 		if !ok {
 			return false
 		}
-		x.src.found[i].entry.Digest = schemas.DigestFromSum(sum[:])
+		x.src.found[i].entry.Digest, flat[n] = schemas.DigestFromSum(sum[:]), mark
 	}
 	return true
 }
 
-// packKey names the content of a pack.
-func (x *treePut) packKey(files []int) []byte {
+// packKey names the content of a pack: its files in order, and how many of them
+// look random.
+func (x *treePut) packKey(order []int, flat []bool) []byte {
 	h := sha256.New()
-	_, _ = io.WriteString(h, "pack/1")
-	var buf []byte
-	for _, i := range files {
+	_, _ = io.WriteString(h, "pack/2")
+	random := uint64(0)
+	for _, is := range flat {
+		if is {
+			random++
+		}
+	}
+	buf := binary.LittleEndian.AppendUint64(nil, random)
+	h.Write(buf)
+	for _, i := range order {
 		e := &x.src.found[i].entry
 		mode := byte(0)
 		if e.Executable {
@@ -122,12 +139,12 @@ func (x *treePut) packKey(files []int) []byte {
 }
 
 // packed fills in where the files of a stored pack begin; offsets nil computes it.
-func (x *treePut) packed(files []int, b schemas.Blob, offsets []int64) error {
+func (x *treePut) packed(order []int, b schemas.Blob, offsets []int64) error {
 	if b.Digest == "" {
 		return nil
 	}
 	at := int64(0)
-	for n, i := range files {
+	for n, i := range order {
 		e := &x.src.found[i].entry
 		if offsets == nil {
 			head, err := headerBytes(e.Path, e.Executable, e.Size)
@@ -154,105 +171,141 @@ func headerBytes(name string, executable bool, size int64) (int64, error) {
 	return int64(b.Len()), err
 }
 
-// packImage is an uncompressed pack in memory, at most packLimitBytes.
+// packImage is an uncompressed pack in memory, at most packLimitBytes: files that
+// look random apart from the others, which they follow.
 type packImage struct {
-	bytes.Buffer
-	offsets []int64
-	turns   []int // where files that look random begin or end
-	flat    bool
+	plain, random imagePart
+	out           []byte // compressed
 }
 
-func (p *packImage) reset() {
-	p.Reset()
-	p.offsets, p.turns, p.flat = p.offsets[:0], p.turns[:0], false
+type imagePart struct {
+	bytes.Buffer
+	offsets []int64
+}
+
+// offsets are where the files begin, in the pack's order. It is called once.
+func (p *packImage) offsets() []int64 {
+	out := p.plain.offsets
+	for _, at := range p.random.offsets {
+		out = append(out, at+int64(p.plain.Len()))
+	}
+	return out
+}
+
+// read makes the image of a pack of files and says which of them look random.
+func (x *treePut) read(ctx context.Context, p *packImage, files []int, flat []bool) error {
+	for _, part := range []*imagePart{&p.plain, &p.random} {
+		part.Reset()
+		part.offsets = part.offsets[:0]
+	}
+	var err error
+	for n, i := range files {
+		if flat[n], err = x.load(ctx, p, i); err != nil {
+			return err
+		}
+	}
+	p.random.Write(make([]byte, 1024))
+	return nil
 }
 
 // load reads one file into an image and takes its digest from what was read.
-func (x *treePut) load(ctx context.Context, p *packImage, i int) error {
-	e := &x.src.found[i].entry
+func (x *treePut) load(ctx context.Context, p *packImage, i int) (flat bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
+	e := &x.src.found[i].entry
 	f, err := x.src.openSmall(i)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	began, start := time.Now(), p.Len()
-	if err := tar.NewWriter(p).WriteHeader(packHeader(e.Path, e.Executable, e.Size)); err != nil {
-		return fmt.Errorf("store %s: %w", x.src.full(i), err)
-	}
-	size := int(e.Size)
-	p.offsets = append(p.offsets, int64(p.Len()))
-	p.Grow(size + 512)
-	room := p.AvailableBuffer()[:size+1]
+	buf := smallFiles.Get().(*[]byte)
+	defer smallFiles.Put(buf)
+	began, size := time.Now(), int(e.Size)
+	*buf = slices.Grow((*buf)[:0], size+1)
 	// One byte more than expected shows a file that grew.
-	n, err := io.ReadFull(f, room)
+	n, err := io.ReadFull(f, (*buf)[:size+1])
 	if n != size {
 		if err == nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			err = fmt.Errorf("it has %d bytes or more, had %d: it changed while it was being stored", n, size)
 		}
-		return fmt.Errorf("store %s: %w", x.src.full(i), err)
+		return false, fmt.Errorf("store %s: %w", x.src.full(i), err)
 	}
-	sum := sha256.Sum256(room[:size])
-	p.Write(room[:size])
-	if flat := isFlat(room[:size]); flat != p.flat {
-		p.flat, p.turns = flat, append(p.turns, start)
-	}
-	p.Write(make([]byte, (512-size%512)%512))
+	content := (*buf)[:size]
+	sum := sha256.Sum256(content)
 	e.Digest = schemas.DigestFromSum(sum[:])
+	part := &p.plain
+	if flat = isFlat(content); flat {
+		part = &p.random
+	}
+	if err := part.add(e, content); err != nil {
+		return false, fmt.Errorf("store %s: %w", x.src.full(i), err)
+	}
 	now, regular, err := f.stamp()
-	if err := x.settleStamp(i, now, regular, err, began, sum); err != nil {
-		return err
+	if err := x.settleStamp(i, now, regular, err, began, sum, flat); err != nil {
+		return false, err
 	}
 	x.progress.add(e.Size)
+	return flat, nil
+}
+
+var smallFiles = sync.Pool{New: func() any { return new([]byte) }}
+
+// add appends one file to an image.
+func (p *imagePart) add(e *schemas.TreeEntry, content []byte) error {
+	if err := tar.NewWriter(p).WriteHeader(packHeader(e.Path, e.Executable, e.Size)); err != nil {
+		return err
+	}
+	p.offsets = append(p.offsets, int64(p.Len()))
+	p.Write(content)
+	p.Write(zeros[:(512-len(content)%512)%512])
 	return nil
 }
+
+var zeros [512]byte
 
 // settle makes sure that a file is still what it was, and remembers it.
 func (x *treePut) settle(i int, f statter, began time.Time, sum statcache.Sum) error {
 	info, err := f.Stat()
 	if err != nil {
-		return x.settleStamp(i, statcache.Stamp{}, false, err, began, sum)
+		return x.settleStamp(i, statcache.Stamp{}, false, err, began, sum, false)
 	}
-	return x.settleStamp(i, statcache.StampOf(info), info.Mode().IsRegular(), nil, began, sum)
+	return x.settleStamp(i, statcache.StampOf(info), info.Mode().IsRegular(), nil, began, sum, false)
 }
 
-func (x *treePut) settleStamp(i int, now statcache.Stamp, regular bool, err error, began time.Time, sum statcache.Sum) error {
+func (x *treePut) settleStamp(i int, now statcache.Stamp, regular bool, err error, began time.Time, sum statcache.Sum, flat bool) error {
 	if err == nil {
 		err = x.src.sameStamp(i, now, regular)
 	}
 	if err != nil {
 		return fmt.Errorf("store %s: it changed while it was read, or cannot be read: %w", x.src.full(i), err)
 	}
-	x.s.caches.files.Remember(x.src.found[i].stamp, now, began, sum, x.src.dir)
+	x.s.caches.files.RememberMarked(x.src.found[i].stamp, now, began, sum, flat, x.src.dir)
 	return nil
 }
 
-// putImage compresses a pack and lets it be published. A block of the compressed
-// stream never holds text and random bytes together: one code would fit neither.
+// putImage compresses a pack and lets it be published: one frame for the files
+// that can be compressed, one for those that look random.
 func (x *treePut) putImage(p *packImage) (schemas.Blob, error) {
 	w, err := x.s.newBlob()
 	if err != nil {
 		return schemas.Blob{}, err
 	}
 	defer w.abort()
-	image, at := p.Bytes(), 0
-	enc := newEncoder(packEncoders, w)
-	for _, turn := range p.turns {
-		_, werr := enc.Write(image[at:turn])
-		err = errors.Join(err, werr, enc.Flush())
-		at = turn
+	enc := newEncoder(packEncoders, nil)
+	defer packEncoders.Put(enc)
+	p.out = p.out[:0]
+	for _, part := range []*imagePart{&p.plain, &p.random} {
+		if part.Len() > 0 {
+			p.out = enc.EncodeAll(part.Bytes(), p.out)
+		}
 	}
-	_, werr := enc.Write(image[at:])
-	if err = errors.Join(err, werr, enc.Close()); err != nil {
+	if _, err := w.Write(p.out); err != nil {
 		return schemas.Blob{}, fmt.Errorf("store pack: %w", err)
 	}
-	packEncoders.Put(enc)
-	size := w.size
 	d, err := w.publishLater(&x.disk)
 	if err != nil {
 		return schemas.Blob{}, err
 	}
-	return schemas.Blob{MediaType: MediaPack, Digest: d, Size: size, ContentDigest: schemas.DigestOf(image), ContentSize: int64(len(image))}, nil
+	return schemas.Blob{MediaType: MediaPack, Digest: d, Size: int64(len(p.out)), ContentSize: int64(p.plain.Len() + p.random.Len())}, nil
 }

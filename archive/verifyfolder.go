@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -46,12 +45,7 @@ func (v *verifier) folder(ctx context.Context, dir string) error {
 
 // extracted compares a folder's files with the file list.
 func (v *verifier) extracted(ctx context.Context, dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	found, err := scan(ctx, dir, root)
+	src, err := openTree(ctx, dir)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -59,9 +53,9 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 		v.fault(err, schemas.Finding{ID: "archive.extracted", Subject: dir})
 		return nil
 	}
-	src := &treeSource{dir: dir, root: root, found: found}
+	defer src.close()
 	at := map[string]int{}
-	for i, f := range found {
+	for i, f := range src.found {
 		at[f.entry.Path] = i
 	}
 	m := newMeter(ctx, PhaseVerify, sumBytes(v.files.Entries))
@@ -76,7 +70,7 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 		}
 		group.Go(func() error { return v.extractedEntry(gctx, src, i, e, m) })
 	}
-	for _, f := range found {
+	for _, f := range src.found {
 		if p := f.entry.Path; !listed[p] && !isRunDocument(p) {
 			v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
 				Message: "it is in the folder and is no part of the run"})
