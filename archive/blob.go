@@ -102,6 +102,9 @@ func (s *Store) publish(f *durable.File, d schemas.Digest) error {
 		}
 		return err
 	}
+	if at, err := s.stamp(d); err == nil {
+		s.whole.Store(d, at)
+	}
 	return nil
 }
 

@@ -61,8 +61,10 @@ type fsck struct {
 	// What a repair is to do.
 	layoutFile bool
 	records    bool
-	remove     []string // temporary files, leases and work folders of the dead
-	journals   []string // that cannot be read
+	caches     []*statcache.Table // with rows that are to go
+	lies       map[string]string  // rows of the table of stored blobs
+	remove     []string           // temporary files, leases and work folders of the dead
+	journals   []string           // that cannot be read
 }
 
 // Fsck checks the whole store: every blob's digest, the index against the blobs,
@@ -72,7 +74,7 @@ type fsck struct {
 // it is lost or damaged, index.json are made anew from the blobs.
 func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) {
 	f := &fsck{s: s, ctx: ctx, opts: opts, bad: map[schemas.Digest]error{}, missing: map[schemas.Digest]bool{},
-		sizes: map[schemas.Digest]int64{}, names: s.newLabels(), odd: map[string]bool{}, stamps: map[schemas.Digest]statcache.Stamp{}}
+		sizes: map[schemas.Digest]int64{}, names: s.newLabels(), odd: map[string]bool{}, lies: map[string]string{}, stamps: map[schemas.Digest]statcache.Stamp{}}
 	f.report = FsckReport{Findings: []schemas.Finding{}, Repaired: []string{}, Quarantined: []string{}}
 	fail := func(err error) (FsckReport, error) { return f.report, fmt.Errorf("fsck %s: %w", s.dir, err) }
 	if err := f.checkOdd(); err != nil {
@@ -88,7 +90,7 @@ func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) 
 		}
 		defer func() { _ = unlock() }()
 	}
-	for _, check := range []func() error{f.checkLayoutFile, f.checkBlobs, f.checkIndex, f.checkRecords, f.checkJournals, f.checkLeases, f.checkTemps, f.checkWork, f.checkQuarantine} {
+	for _, check := range []func() error{f.checkLayoutFile, f.checkBlobs, f.checkIndex, f.checkRecords, f.checkJournals, f.checkLeases, f.checkTemps, f.checkWork, f.checkQuarantine, f.checkCaches} {
 		if err := check(); err != nil {
 			return fail(err)
 		}

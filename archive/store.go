@@ -22,7 +22,7 @@ type Store struct {
 	dir    string
 	leases atomic.Int64 // held through this value
 	caches caches
-	whole  sync.Map // digests of blobs that were read and found whole
+	whole  sync.Map // the stamps of blobs that were written, or read and found whole, by digest
 }
 
 type formatDoc struct {

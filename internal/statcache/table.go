@@ -208,6 +208,44 @@ func (t *Table) Each(fn func(key, value []byte) bool) {
 	}
 }
 
+// Path is where the table lies.
+func (t *Table) Path() string { return t.path }
+
+// Damaged says that the file, when it was last loaded, could not be read to its
+// end: it is torn, changed, or of another version.
+func (t *Table) Damaged() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.broken
+}
+
+// Filter replaces the file by one with the rows, of those that can be read, that
+// keep wants. What another process saves meanwhile is lost: it costs a reading.
+func (t *Table) Filter(keep func(key, value []byte) bool) error {
+	unlock, err := durable.Lock(filepath.Join(filepath.Dir(t.path), "lock"))
+	if err != nil {
+		return fmt.Errorf("filter cache: %w", err)
+	}
+	defer func() { _ = unlock() }()
+	if err := t.Load(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rows, w := t.rows, t.width()
+	t.rows = nil
+	for ; len(rows) > 0; rows = rows[w:] {
+		if keep(rows[:t.key], rows[t.key:w]) {
+			t.rows = append(t.rows, rows[:w]...)
+		}
+	}
+	if err := t.replace(); err != nil {
+		t.loaded, t.broken = nil, true
+		return fmt.Errorf("filter cache: %w", err)
+	}
+	return nil
+}
+
 // Put remembers a value for the next Save.
 func (t *Table) Put(key, value []byte) {
 	if len(key) != t.key || len(value) != t.value {
