@@ -68,7 +68,11 @@ func (c *Client) body(req Request) []byte {
 	}
 	b = append(b, `,"max_tokens":`...)
 	b = strconv.AppendInt(b, int64(req.OutputTokens), 10)
-	b = append(b, `,"stream":true,"stream_options":{"include_usage":true},"temperature":0`...)
+	if c.opts.Whole {
+		b = append(b, `,"stream":false,"temperature":0`...)
+	} else {
+		b = append(b, `,"stream":true,"stream_options":{"include_usage":true},"temperature":0`...)
+	}
 	switch {
 	case c.opts.Held && c.opts.MinTokens:
 		b = append(b, `,"min_tokens":`...)

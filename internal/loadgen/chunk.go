@@ -22,6 +22,7 @@ type choice struct {
 	Index          int     `json:"index"`
 	Text           string  `json:"text"`
 	Delta          delta   `json:"delta"`
+	Message        *delta  `json:"message"` // of an answer in one piece
 	FinishReason   *string `json:"finish_reason"`
 	TokenIDs       []int   `json:"token_ids"`
 	PromptTokenIDs []int   `json:"prompt_token_ids"`
@@ -113,6 +114,9 @@ func (d *document) piece() (piece, error) {
 	c := d.Choices[0]
 	if len(d.Choices) > 1 || c.Index != 0 {
 		return piece{}, errors.New("the stream has several choices; one was asked for")
+	}
+	if c.Message != nil {
+		c.Delta = *c.Message
 	}
 	p.visible = []byte(c.Text + c.Delta.Content + c.Delta.Refusal)
 	p.hiddenBytes = len(c.Delta.Reasoning)

@@ -41,6 +41,9 @@ type Options struct {
 	// Held asks the service, by ignore_eos, for exactly the asked length, and
 	// makes any other length a failure.
 	Held bool
+	// Whole asks for each answer in one piece, not as a stream. Its record has one
+	// chunk, stamped when the last of it came.
+	Whole bool
 	// MinTokens holds it by min_tokens instead.
 	MinTokens bool
 	// Extra fields are added to every body.

@@ -303,3 +303,39 @@ func TestScrubBounds(t *testing.T) {
 		t.Errorf("%d bytes, %.20q", len(got), got)
 	}
 }
+
+// An answer in one piece is one chunk, and what is wrong with it is told as for a
+// stream.
+func TestWhole(t *testing.T) {
+	const good = `{"choices":[{"index":0,"text":"tok tok","finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`
+	for _, c := range []struct {
+		api, kind, answer string
+		limit             int
+		want              schemas.Outcome
+		error             string
+	}{
+		{APICompletions, "application/json", good, 0, schemas.OutcomeOK, ""},
+		{APIChat, "application/json; charset=utf-8", `{"choices":[{"index":0,"message":{"role":"assistant","content":"tok tok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`, 0, schemas.OutcomeOK, ""},
+		{APICompletions, "text/event-stream", good, 0, schemas.OutcomeProtocolError, "want application/json"},
+		{APICompletions, "application/json", good[:40], 0, schemas.OutcomeProtocolError, "not the expected JSON"},
+		{APICompletions, "application/json", `{"error":{"message":"no"}}`, 0, schemas.OutcomeSSEError, "no"},
+		{APICompletions, "application/json", good, 50, schemas.OutcomeProtocolError, "larger than 50 bytes"},
+		{APICompletions, "application/json", `{"choices":[{"index":0,"text":"a"}]}`, 0, schemas.OutcomeTruncated, "without a finish reason"},
+	} {
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if body, err := io.ReadAll(r.Body); err != nil || !bytes.Contains(body, []byte(`"stream":false`)) {
+				t.Errorf("asked with %s, %v", body, err)
+			}
+			w.Header().Set("Content-Type", c.kind)
+			io.WriteString(w, c.answer)
+		})
+		r := newClient(t, Options{BaseURL: url, API: c.api, Whole: true, MaxEventBytes: c.limit}).Do(context.Background(), request(0, 3))
+		proper(t, r)
+		if r.Outcome != c.want || !strings.Contains(r.Error, c.error) {
+			t.Errorf("%s: %s %q", c.answer, r.Outcome, r.Error)
+		}
+		if c.want == schemas.OutcomeOK && (len(r.Chunks) != 1 || *r.OutputTokens != 2 || r.TextDigest != schemas.DigestOf([]byte("tok tok")) || *r.DoneNs != r.Chunks[0].AtNs) {
+			t.Errorf("got %+v", r)
+		}
+	}
+}

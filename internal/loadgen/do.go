@@ -130,7 +130,7 @@ func (c *Client) launch(ctx context.Context, p prepared, done func()) {
 		p.rec.DispatchedNs = at(c.now())
 		c.inFlight.Add(1)
 		p.job.end(p.fault)
-		p.job.settle(false)
+		go p.job.settle(false) // as any other end of a request, not within its start
 		return
 	}
 	w.submit(ctx, p.job)
@@ -140,7 +140,7 @@ func (c *Client) launch(ctx context.Context, p prepared, done func()) {
 func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []byte) {
 	rec.DispatchedNs = at(c.now())
 	s := newStream(rec, c.opts.MaxEventBytes)
-	s.tap = c.opts.Tap
+	s.tap, s.whole = c.opts.Tap, c.opts.Whole
 	if n := c.inFlight.Add(1); n > int64(c.opts.MaxConnections) {
 		c.inFlight.Add(-1)
 		s.finish(&fault{schemas.OutcomeClientResource, fmt.Sprintf("%d requests were already in flight, the limit of connections", c.opts.MaxConnections)})
@@ -173,7 +173,7 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 	}
 	req.GetBody = nil // without it the transport cannot send a request twice
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Accept", c.answerType())
 	c.setHeaders(req)
 	if c.opts.RequestIDs {
 		req.Header.Set("X-Request-Id", s.rec.ID)
@@ -196,24 +196,36 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 
 // notStream takes every answer that is not an event stream.
 func (c *Client) notStream(ctx context.Context, resp *http.Response) *fault {
-	if isStream(resp) {
+	if c.wanted(resp) {
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil && ctx.Err() != nil {
 		return classify(ctx, err, true, "reading the answer")
 	}
-	return refusal(resp, text)
+	return c.refusal(resp, text)
 }
 
-// isStream says whether an answer is to be read as a stream of events.
-func isStream(head *http.Response) bool {
-	kind, _, _ := mime.ParseMediaType(head.Header.Get("Content-Type"))
-	return head.StatusCode == http.StatusOK && (kind == "text/event-stream" || kind == "")
+// answerType is the content type that is asked for.
+func (c *Client) answerType() string {
+	if c.opts.Whole {
+		return "application/json"
+	}
+	return "text/event-stream"
+}
+
+// wanted says whether an answer is of the kind that was asked for.
+func (c *Client) wanted(head *http.Response) bool {
+	said := head.Header.Get("Content-Type")
+	if head.StatusCode != http.StatusOK || said == "" || said == c.answerType() {
+		return head.StatusCode == http.StatusOK
+	}
+	kind, _, _ := mime.ParseMediaType(said)
+	return kind == "" || kind == c.answerType()
 }
 
 // refusal is the fault of an answer that is no stream.
-func refusal(head *http.Response, text []byte) *fault {
+func (c *Client) refusal(head *http.Response, text []byte) *fault {
 	said := fmt.Sprintf("status %d: %s", head.StatusCode, text)
 	switch {
 	case head.StatusCode >= 500 && head.StatusCode <= 599:
@@ -224,7 +236,7 @@ func refusal(head *http.Response, text []byte) *fault {
 		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("status %d: redirects are not followed; give the final URL", head.StatusCode)}
 	case head.StatusCode == http.StatusOK:
 		kind, _, _ := mime.ParseMediaType(head.Header.Get("Content-Type"))
-		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("the answer's type is %q, want text/event-stream: %s", kind, text)}
+		return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("the answer's type is %q, want %s: %s", kind, c.answerType(), text)}
 	}
 	return &fault{schemas.OutcomeProtocolError, said}
 }
@@ -243,7 +255,7 @@ func (c *Client) head() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return headOf(u.Host, u.RequestURI(), c.opts.Headers)
+	return headOf(u.Host, u.RequestURI(), c.answerType(), c.opts.Headers)
 }
 
 // read takes the stream to its end. Its stamps are when reads returned.

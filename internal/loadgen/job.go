@@ -41,7 +41,7 @@ type job struct {
 // newJob prepares everything of a request that can be before its time.
 func (c *Client) newJob(rec *schemas.RequestRecord, body []byte) (*job, *fault) {
 	j := &job{c: c, s: newStream(rec, c.opts.MaxEventBytes)}
-	j.s.tap = c.opts.Tap
+	j.s.tap, j.s.whole = c.opts.Tap, c.opts.Whole
 	head := slices.Clone(c.requestHead)
 	if c.opts.RequestIDs {
 		if strings.ContainsFunc(rec.ID, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
@@ -103,7 +103,7 @@ func (j *job) settleOn(err error, at, now int64) {
 			j.draining = now + int64(drainLimit)
 		}
 	case j.refused && (err != nil || j.answer.done() || len(j.said) >= maxErrorBody):
-		j.end(refusal(j.answer.head, j.said))
+		j.end(j.c.refusal(j.answer.head, j.said))
 	case err != nil:
 		j.end(classify(j.ctx, err, true, j.during()))
 	case !j.refused && j.answer.done():
@@ -116,7 +116,7 @@ func (j *job) judge(now int64) {
 	head := j.answer.head
 	j.c.opts.Tap.headers(j.s.rec.Index, now)
 	j.judged, j.s.rec.HTTPStatus = true, head.StatusCode
-	j.refused = !isStream(head)
+	j.refused = !j.c.wanted(head)
 }
 
 // eof is the end of the connection.
@@ -126,7 +126,7 @@ func (j *job) eof(now int64) {
 	case j.s.ended:
 		j.end(nil)
 	case j.refused:
-		j.end(refusal(j.answer.head, j.said))
+		j.end(j.c.refusal(j.answer.head, j.said))
 	case err == nil:
 		j.s.end(now, false)
 		j.end(nil)
@@ -141,7 +141,7 @@ func (j *job) broken(err error) {
 	case j.s.ended:
 		j.end(nil)
 	case j.refused:
-		j.end(refusal(j.answer.head, j.said))
+		j.end(j.c.refusal(j.answer.head, j.said))
 	default:
 		j.end(classify(j.ctx, err, true, j.during()))
 	}
@@ -197,10 +197,10 @@ func (j *job) settle(stamped bool) {
 var errInjected = errors.New("holds a character that no header may")
 
 // headOf is the part of every request's head that is the same.
-func headOf(host, target string, headers http.Header) ([]byte, error) {
+func headOf(host, target, accept string, headers http.Header) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n")
-	all := http.Header{"User-Agent": {"assay"}, "Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	all := http.Header{"User-Agent": {"assay"}, "Content-Type": {"application/json"}, "Accept": {accept}}
 	for name, values := range headers {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r) }) {
 			return nil, errors.New("a header's name is not one: " + strconv.Quote(name))

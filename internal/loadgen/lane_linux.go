@@ -169,7 +169,7 @@ func (w *wire) submit(ctx context.Context, j *job) {
 	j.limit = *j.s.rec.DispatchedNs + int64(w.c.opts.RequestTimeout)
 	if n := w.c.inFlight.Add(1); n > int64(w.c.opts.MaxConnections) {
 		j.end(&fault{schemas.OutcomeClientResource, fmt.Sprintf("%d requests were already in flight, the limit of connections", w.c.opts.MaxConnections)})
-		j.settle(false)
+		go j.settle(false) // as any other end of a request, not within its start
 		return
 	}
 	if conn, fresh := w.take(); conn != nil {

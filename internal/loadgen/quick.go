@@ -124,6 +124,8 @@ func (q *quick) choice(c *cursor, p *piece) bool {
 			bit, ok = keyDelta, q.delta(c, p)
 		case "finish_reason":
 			bit, ok = keyFinish, finish(c, p)
+		case "message":
+			ok = c.null()
 		case "token_ids":
 			bit, ok = keyIDs, c.nothing()
 		case "prompt_token_ids":

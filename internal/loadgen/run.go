@@ -87,6 +87,9 @@ type run struct {
 	sent     atomic.Int64
 	slots    chan struct{} // one value for each request in flight; nil without a limit
 	freeNs   int64         // when the newest slot was got
+
+	pulling  sync.Mutex  // held by who takes the next request of a closed loop
+	followUp func() bool // starts the next request on the slot of one that ended; may be nil
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -183,8 +186,8 @@ func (r *run) collect(stop func()) error {
 	}
 }
 
-// dispatch starts each request at its turn. Without a limit it waits for nothing
-// but time and the next body.
+// dispatch starts each request at its turn, and accounts for those whose turn never
+// came.
 func (r *run) dispatch(sending, flight context.Context) {
 	defer moreProcs(1)()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
@@ -193,23 +196,11 @@ func (r *run) dispatch(sending, flight context.Context) {
 	ready := make(chan prepared, lookaheadRequests)
 	var build sync.WaitGroup
 	build.Go(func() { r.build(sending, ahead, ready) })
-	sent := 0
-	for p := range ready {
-		ahead.Release(p.weight)
-		if !r.turn(sending, p.rec) {
-			break
-		}
-		sent++
-		r.sent.Add(1)
-		r.flight.Add(1)
-		r.client.launch(flight, p, func() {
-			r.markEnd(p.rec)
-			if r.slots != nil {
-				<-r.slots
-			}
-			r.out.put(p.rec)
-			r.flight.Done()
-		})
+	taken := func(p prepared) { ahead.Release(p.weight) }
+	if r.client.opts.Concurrency > 0 && r.client.wired() && r.requests[len(r.requests)-1].AtNs == 0 {
+		r.circulate(sending, flight, ready, taken)
+	} else {
+		r.inTurn(sending, flight, ready, taken)
 	}
 	for range ready { // the builder ends by itself, its context has
 	}
@@ -221,13 +212,25 @@ func (r *run) dispatch(sending, flight context.Context) {
 	if errors.Is(context.Cause(sending), errServiceGone) {
 		why = "the service ended before it was due"
 	}
-	for _, req := range r.requests[sent:] {
+	for _, req := range r.requests[r.sent.Load():] {
 		rec := r.newRecord(req)
 		if r.client.opts.Concurrency > 0 {
 			rec.ScheduledNs = r.client.now() // its turn never came
 		}
 		rec = r.client.notSent(rec, why)
 		r.out.put(&rec)
+	}
+}
+
+// inTurn starts each request at its turn. Without a limit it waits for nothing but
+// time and the next body.
+func (r *run) inTurn(sending, flight context.Context, ready <-chan prepared, taken func(prepared)) {
+	for p := range ready {
+		taken(p)
+		if !r.turn(sending, p.rec) {
+			return
+		}
+		r.start(flight, p)
 	}
 }
 

@@ -34,6 +34,8 @@ type stream struct {
 	ended  bool // [DONE] was seen
 	fault  *fault
 	tap    *Tap
+	whole  bool   // the answer is one piece, not a stream
+	held   []byte // of such an answer
 
 	promptIDs   int  // prompt token ids returned
 	withoutIDs  bool // some token event came without token ids
@@ -65,6 +67,10 @@ func stampLatest(to **int64, ns int64) {
 // every earlier event, and the last if a part of another follows it, lies between
 // the read's two stamps, and its chunk says so.
 func (s *stream) feed(b []byte, m mark) {
+	if s.whole {
+		s.hold(b, m)
+		return
+	}
 	s.now, s.newest = m.at, -1
 	from := len(s.rec.Chunks)
 	if err := s.parser.Feed(b, s.each); err != nil {
@@ -216,6 +222,10 @@ func keep(to **int, n *int) {
 // that the body was complete, as its framing tells.
 func (s *stream) end(now int64, clean bool) {
 	s.now = now
+	if s.whole {
+		s.endWhole(clean)
+		return
+	}
 	ev, ok, err := s.parser.Rest()
 	switch {
 	case s.ended || s.fault != nil:
