@@ -116,11 +116,7 @@ func counted(t testing.TB, fn func()) (blobs int, read int64) {
 // costs its pack; the same content elsewhere is read and not written.
 func TestPutTreeAgain(t *testing.T) {
 	ctx := context.Background()
-	s := newStore(t)
-	dir := filepath.Join(t.TempDir(), "tree")
-	if !statcache.LocalDisk(t.TempDir()) {
-		t.Skip("the temporary folder is on no known local disk")
-	}
+	s, dir := newDiskStore(t), filepath.Join(onDisk(t), "tree")
 	manyFiles(t, dir)
 	settle(t, dir)
 	tree, doc := put(t, s, ctx, dir)
@@ -178,8 +174,7 @@ func TestPutTreeAgain(t *testing.T) {
 // A blob that was removed or torn since is written again.
 func TestPutTreeAgainAfterLoss(t *testing.T) {
 	ctx := context.Background()
-	s := newStore(t)
-	dir := filepath.Join(t.TempDir(), "tree")
+	s, dir := newDiskStore(t), filepath.Join(onDisk(t), "tree")
 	manyFiles(t, dir)
 	settle(t, dir)
 	tree, doc := put(t, s, ctx, dir)
@@ -205,9 +200,9 @@ func TestPutTreeAgainAfterLoss(t *testing.T) {
 // However a folder is changed between two calls, and however quickly, a store
 // that remembers gives what one that reads everything gives.
 func TestPutTreeRemembersNothingWrong(t *testing.T) {
-	ctx := context.Background()
+	ctx, disk := context.Background(), onDisk(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		base, err := os.MkdirTemp(t.TempDir(), "")
+		base, err := os.MkdirTemp(disk, "")
 		if err != nil {
 			rt.Fatal(err)
 		}

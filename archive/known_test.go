@@ -26,6 +26,16 @@ func onDisk(t *testing.T) string {
 	return dir
 }
 
+// newDiskStore is newStore on such a disk.
+func newDiskStore(t *testing.T) *Store {
+	t.Helper()
+	s, err := Create(filepath.Join(onDisk(t), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // remembered is a store with a folder of small and large files that its caches
 // know, all on a disk.
 func remembered(t *testing.T) (s *Store, dir string, tree schemas.Tree, doc schemas.Digest) {
