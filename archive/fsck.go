@@ -57,6 +57,7 @@ type fsck struct {
 	odd      map[string]bool                    // files of the store that are none
 	stamps   map[schemas.Digest]statcache.Stamp // of blobs when they were read
 	names    *labels
+	leftOut  []string // runs that were removed
 
 	// What a repair is to do.
 	layoutFile bool

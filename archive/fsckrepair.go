@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -171,7 +172,10 @@ func (f *fsck) repairIndex() error {
 	if err != nil {
 		return err
 	}
-	tags := salvageTags(&x, old)
+	if len(old) == 0 {
+		f.did("of the old index.json nothing is left: all its tags are lost")
+	}
+	tags, lost := salvageTags(&x, old)
 	sortIndex(x.Manifests)
 	b, err := json.Marshal(x)
 	if err != nil {
@@ -181,6 +185,12 @@ func (f *fsck) repairIndex() error {
 		return err
 	}
 	f.did("made index.json anew: %d runs, %d tags saved, %d manifests of runs that are incomplete left out", len(runsOf(x)), tags, skipped)
+	if len(lost) > 0 {
+		f.did("lost the tags %s: what is left of the old index.json does not say of which run they are, or it is not whole or was removed", quoteAll(lost))
+	}
+	if n := len(f.leftOut); n > 0 {
+		f.did("left out %d runs that were removed and not yet collected: %s", n, strings.Join(f.leftOut, ", "))
+	}
 	return nil
 }
 
@@ -202,10 +212,14 @@ func (f *fsck) keepIndex(old []byte) error {
 
 // rebuiltIndex lists the manifests that are whole. Of several of one run, which a
 // crash between manifest and index may leave, the last one is taken. Runs that
-// were removed and not yet collected come back.
+// were removed and not yet collected are left out.
 func (f *fsck) rebuiltIndex() (x v1.IndexManifest, skipped int, err error) {
 	x = v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
 	list, err := f.s.blobs(f.ctx)
+	if err != nil {
+		return x, 0, err
+	}
+	removed, err := f.s.removals()
 	if err != nil {
 		return x, 0, err
 	}
@@ -223,6 +237,10 @@ func (f *fsck) rebuiltIndex() (x v1.IndexManifest, skipped int, err error) {
 			if d, ok := foreignManifest(b, raw); ok {
 				x.Manifests = append(x.Manifests, d)
 			}
+			continue
+		}
+		if l, ok := removed[b.digest]; ok {
+			f.leftOut = append(f.leftOut, strings.TrimSpace(b.digest.Short()+" "+l.ID))
 			continue
 		}
 		if !f.whole(m) {
@@ -282,29 +300,4 @@ func (f *fsck) whole(m v1.Manifest) bool {
 		}
 	}
 	return true
-}
-
-// salvageTags reads the tags out of a damaged index, as far as that goes.
-func salvageTags(x *v1.IndexManifest, old []byte) int {
-	var doc struct {
-		Manifests []json.RawMessage `json:"manifests"`
-	}
-	if json.Unmarshal(old, &doc) != nil {
-		return 0
-	}
-	listed := map[schemas.Digest]bool{}
-	for _, d := range x.Manifests {
-		listed[digestOf(d)] = true
-	}
-	n := 0
-	for _, raw := range doc.Manifests {
-		var d v1.Descriptor
-		if json.Unmarshal(raw, &d) != nil || !listed[digestOf(d)] || CheckTag(d.Annotations[annotationTag]) != nil {
-			continue
-		}
-		if setTag(x, d.Annotations[annotationTag], d.Digest) == nil {
-			n++
-		}
-	}
-	return n
 }

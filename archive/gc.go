@@ -234,9 +234,11 @@ func (s *Store) sweep(ctx context.Context, r *GCReport) error {
 	}
 	r.Garbage = left
 	if records {
-		return s.pruneRecordIndex()
+		if err := s.pruneRecordIndex(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return s.pruneRemovals()
 }
 
 func (s *Store) sweepSome(batch []Garbage, cutoff time.Time, spared map[schemas.Digest]bool) error {

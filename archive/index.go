@@ -169,7 +169,7 @@ func (s *Store) sealedRuns() (map[string]bool, error) {
 }
 
 // updateIndex replaces index.json by what change makes of it, under the lock
-// that all processes of this host share.
+// that all processes of this host share. Which runs were removed is noted.
 func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
 	unlock, err := durable.Lock(s.path(indexLockName))
 	if err != nil {
@@ -180,7 +180,12 @@ func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
 	if err != nil {
 		return err
 	}
+	before := runIDs(x)
 	if err := change(&x); err != nil {
+		return err
+	}
+	gone, added := indexChange(before, x)
+	if err := s.takeBack(added); err != nil {
 		return err
 	}
 	sortIndex(x.Manifests)
@@ -192,7 +197,13 @@ func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
 	if len(b) > maxIndexBytes {
 		return fmt.Errorf("index.json would have %d bytes, more than the limit of %d", len(b), maxIndexBytes)
 	}
-	return durable.WriteFile(s.path(indexName), b, 0o644)
+	if err := durable.WriteFile(s.path(indexName), b, 0o644); err != nil {
+		return err
+	}
+	if err := s.noteRemovals(gone); err != nil {
+		return fmt.Errorf("the runs are out of the index, which could not be noted in %s (a repair of a lost index.json would list them again): %w", removedName, err)
+	}
+	return nil
 }
 
 // sortIndex orders by sequence, then untagged before tags by name. Manifests of

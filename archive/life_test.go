@@ -118,16 +118,28 @@ func (l *life) collect(rt *rapid.T) {
 	}
 }
 
-// loseIndex brings back every run that is whole, and no tag.
+// loseIndex loses the index, or its beginning: the repair brings back every run
+// that was listed, none that was removed, and the tags that can be read.
 func (l *life) loseIndex(rt *rapid.T) {
-	l.collect(rt)
-	if err := os.Remove(l.s.path(indexName)); err != nil {
+	if rapid.Bool().Draw(rt, "collected before") {
+		l.collect(rt)
+	}
+	b, err := os.ReadFile(l.s.path(indexName))
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if rapid.Bool().Draw(rt, "cut") {
+		err = os.WriteFile(l.s.path(indexName), b[1:], 0o600)
+	} else {
+		err = os.Remove(l.s.path(indexName))
+		l.tags = map[string]schemas.Digest{}
+	}
+	if err != nil {
 		rt.Fatal(err)
 	}
 	if _, err := l.s.Fsck(context.Background(), FsckOptions{Repair: true}); err != nil {
 		rt.Fatal(err)
 	}
-	l.listed, l.tags = l.whole(), map[string]schemas.Digest{}
 }
 
 // whole lists the runs that must be whole: the listed and what they were made from.
