@@ -159,11 +159,16 @@ type child struct {
 }
 
 func startServer(ctx context.Context, tokens int) (*child, error) {
+	return startPart(ctx, "serve", fmt.Sprint(tokens))
+}
+
+// startPart starts a server that is a part of this command.
+func startPart(ctx context.Context, part ...string) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, exe, "serve", fmt.Sprint(tokens))}
+	c := &child{cmd: exec.CommandContext(ctx, exe, part...)}
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {

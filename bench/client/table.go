@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,22 +73,52 @@ func printRow(ctx context.Context, want row, rounds int) error {
 
 // inProcess runs one row in a process of its own.
 func inProcess(ctx context.Context, want row) (row, error) {
+	var got row
+	err := inOwnProcess(ctx, &got, "measure", "-streams", fmt.Sprint(want.Streams), "-tokens", fmt.Sprint(want.Tokens),
+		fmt.Sprintf("-user=%v", want.User), fmt.Sprintf("-predial=%v", want.Predial))
+	return got, err
+}
+
+// inOwnProcess runs a part of this command and reads its result.
+func inOwnProcess(ctx context.Context, result any, part string, args ...string) error {
 	exe, err := os.Executable()
 	if err != nil {
-		return row{}, err
+		return err
 	}
-	cmd := exec.CommandContext(ctx, exe, "measure", "-streams", fmt.Sprint(want.Streams), "-tokens", fmt.Sprint(want.Tokens),
-		fmt.Sprintf("-user=%v", want.User), fmt.Sprintf("-predial=%v", want.Predial))
+	cmd := exec.CommandContext(ctx, exe, append([]string{part}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, result)
+	}
 	if err != nil {
-		return row{}, fmt.Errorf("%d streams: %w", want.Streams, err)
+		return fmt.Errorf("%s %v: %w", part, args, err)
 	}
-	var got row
-	if err := json.Unmarshal(out, &got); err != nil {
-		return row{}, fmt.Errorf("%d streams: %w", want.Streams, err)
+	return nil
+}
+
+// memory prints what many streams at once take.
+func memory(ctx context.Context, rounds int) error {
+	fmt.Printf("\nmemory of the client's process with all streams at once, every record kept by the benchmark; median of %d\n", rounds)
+	for _, n := range []int{1000, 2000} {
+		var rows []row
+		for range rounds {
+			r, err := inProcess(ctx, row{Streams: n, Tokens: 200, Predial: true})
+			if err != nil {
+				return err
+			}
+			rows = append(rows, r)
+		}
+		fmt.Printf("%d streams of 200 tokens: %.0f MiB at its peak, %.2f %% of the stamps shared, %d streams not whole\n",
+			n, median(rows, func(r row) float64 { return r.PeakRSSMiB }), 100*median(rows, func(r row) float64 { return r.Shared }), rows[0].NotOK)
 	}
-	return got, nil
+	return nil
+}
+
+// middle is the row with the median value.
+func middle[R any](rows []R, value func(R) float64) R {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b R) int { return cmp.Compare(value(a), value(b)) })
+	return rows[len(rows)/2]
 }
 
 func median(rows []row, value func(row) float64) float64 {

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"sync"
+	"time"
 
 	"assay/schemas"
 )
@@ -10,10 +11,17 @@ import (
 // up what completes them.
 const outboxLimit = 1 << 16
 
+// A sink is told at once of this many records, and after outboxDelay of fewer: a
+// goroutine that is woken for each costs more than the request.
+const (
+	outboxBatch = 256
+	outboxDelay = 20 * time.Millisecond
+)
+
 // outbox hands complete records on without holding up the thread that completed
 // them.
 type outbox struct {
-	some chan struct{} // has a value when there is something to take
+	some chan struct{} // has a value when there is much to take, or all of it
 
 	mu     sync.Mutex
 	room   sync.Cond
@@ -33,8 +41,11 @@ func (o *outbox) put(rec *schemas.RequestRecord) {
 		o.room.Wait()
 	}
 	o.recs = append(o.recs, rec)
+	many := len(o.recs) == outboxBatch
 	o.mu.Unlock()
-	o.tell()
+	if many {
+		o.tell()
+	}
 }
 
 func (o *outbox) tell() {

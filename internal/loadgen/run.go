@@ -52,7 +52,7 @@ func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) err
 		return err
 	}
 	defer c.Close()
-	r := &run{client: c, sink: sink, out: newOutbox()}
+	r := &run{client: c, sink: sink, out: newOutbox(), hungry: make(chan struct{}, 1)}
 	if n := max(opts.Concurrency, opts.MaxInFlight); n > 0 {
 		r.slots = make(chan struct{}, n)
 	}
@@ -88,8 +88,9 @@ type run struct {
 	slots    chan struct{} // one value for each request in flight; nil without a limit
 	freeNs   int64         // when the newest slot was got
 
-	pulling  sync.Mutex  // held by who takes the next request of a closed loop
-	followUp func() bool // starts the next request on the slot of one that ended; may be nil
+	hungry   chan struct{} // has a value when half of what was built is taken
+	pulling  sync.Mutex    // held by who takes the next request of a closed loop
+	followUp func() bool   // starts the next request on the slot of one that ended; may be nil
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -157,31 +158,35 @@ func (r *run) collect(stop func()) error {
 			r.client.opts.Progress(progress)
 		}
 	}
-	tick := time.NewTicker(progressEvery)
+	tick := time.NewTicker(outboxDelay)
 	defer tick.Stop()
 	var err error
+	told := time.Now()
 	for {
 		select {
 		case <-tick.C:
-			tell()
 		case <-r.out.some:
-			recs, more := r.out.take()
-			for _, rec := range recs {
-				progress.Done++
-				if rec.Outcome != schemas.OutcomeOK {
-					progress.Failed++
-				}
-				if err != nil {
-					continue
-				}
-				if err = r.sink(*rec); err != nil {
-					stop()
-				}
+		}
+		recs, more := r.out.take()
+		for _, rec := range recs {
+			progress.Done++
+			if rec.Outcome != schemas.OutcomeOK {
+				progress.Failed++
 			}
-			if !more {
-				tell()
-				return err
+			if err != nil {
+				continue
 			}
+			if err = r.sink(*rec); err != nil {
+				stop()
+			}
+		}
+		if !more {
+			tell()
+			return err
+		}
+		if time.Since(told) >= progressEvery {
+			told = time.Now()
+			tell()
 		}
 	}
 }
@@ -196,7 +201,15 @@ func (r *run) dispatch(sending, flight context.Context) {
 	ready := make(chan prepared, lookaheadRequests)
 	var build sync.WaitGroup
 	build.Go(func() { r.build(sending, ahead, ready) })
-	taken := func(p prepared) { ahead.Release(p.weight) }
+	taken := func(p prepared) {
+		ahead.Release(p.weight)
+		if len(ready) <= lookaheadRequests/2 {
+			select {
+			case r.hungry <- struct{}{}:
+			default:
+			}
+		}
+	}
 	if r.client.opts.Concurrency > 0 && r.client.wired() && r.requests[len(r.requests)-1].AtNs == 0 {
 		r.circulate(sending, flight, ready, taken)
 	} else {
@@ -289,6 +302,13 @@ func (r *run) build(ctx context.Context, ahead *semaphore.Weighted, ready chan<-
 		p := r.client.prepare(&rec, r.client.body(req))
 		if ahead.Acquire(ctx, p.weight) != nil {
 			return
+		}
+		if len(ready) == cap(ready) { // woken for half of them at once, not for each
+			select {
+			case <-r.hungry:
+			case <-ctx.Done():
+				return
+			}
 		}
 		select {
 		case ready <- p:
