@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,6 +29,7 @@ type endpoint struct {
 	nc    net.Conn
 	limit io.LimitedReader // around nc
 	rd    *bufio.Reader
+	buf   []byte // of the last body
 	// unwatch ends the watch over the context of the request at hand.
 	unwatch func() bool
 }
@@ -88,6 +91,23 @@ func (e *statusError) Error() string {
 	return text
 }
 
+// readInto is io.ReadAll into a buffer that is used again and again.
+func readInto(b []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, max(4096, len(b)/2))
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
 // get returns the body of an answer with status 200, of at most limit bytes.
 func (e *endpoint) get(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return e.do(ctx, http.MethodGet, path, http.StatusOK, limit)
@@ -95,7 +115,8 @@ func (e *endpoint) get(ctx context.Context, path string, limit int64) ([]byte, e
 
 // do sends a request and returns the body of the answer, which must have the
 // status that is wanted and at most limit bytes. It takes no longer than the
-// endpoint's timeout. Errors name no address: they are archived.
+// endpoint's timeout. The body stands until the next call. Errors name no address:
+// they are archived.
 func (e *endpoint) do(ctx context.Context, method, path string, want int, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -105,7 +126,8 @@ func (e *endpoint) do(ctx context.Context, method, path string, want int, limit 
 		e.close()
 		return nil, e.plain(ctx, err)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	body, err := readInto(e.buf[:0], io.LimitReader(resp.Body, limit+1))
+	e.buf = body
 	switch {
 	case int64(len(body)) > limit:
 		err = fmt.Errorf("the answer is larger than %d bytes", limit)
@@ -181,7 +203,7 @@ func (e *endpoint) askOnce(ctx context.Context, method, path string, limit int64
 func (e *endpoint) plain(ctx context.Context, err error) error {
 	var op *net.OpError
 	switch {
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded), ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("no whole answer within %s", e.timeout)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

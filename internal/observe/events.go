@@ -25,6 +25,7 @@ const (
 	// every 15 s.
 	eventSilence  = 60 * time.Second
 	reconnectWait = time.Second
+	retainedWait  = 500 * time.Millisecond
 )
 
 // Event is one server-sent event.
@@ -101,6 +102,7 @@ type events struct {
 	errors int64
 	count  int64
 	cancel context.CancelFunc
+	first  chan struct{} // closed at the first event
 	done   chan struct{}
 	cpu    time.Duration // valid once done is closed
 }
@@ -118,8 +120,13 @@ func (e *events) before(ctx context.Context) error {
 		return &writeError{err}
 	}
 	e.st.Files = append(e.st.Files, EventsFile)
-	e.cancel, e.done = cancel, make(chan struct{})
+	e.cancel, e.done, e.first = cancel, make(chan struct{}), make(chan struct{})
 	go e.record(ctx, rd)
+	// What the service retained should be before the first request, if there is any.
+	select {
+	case <-e.first:
+	case <-time.After(retainedWait):
+	}
 	return nil
 }
 
@@ -217,8 +224,10 @@ func (e *events) keep(at time.Time, ev Event) {
 	}
 	_ = e.out.add(at, b) // what it could not write it says at the end
 	e.mu.Lock()
-	e.count++
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	if e.count++; e.count == 1 {
+		close(e.first)
+	}
 }
 
 func (e *events) look(context.Context, when) error { return nil }

@@ -71,16 +71,16 @@ func ParseGPUPower(b []byte) ([]GPU, error) {
 		if g.Index == nil {
 			return nil, fmt.Errorf("GPU %d of the list has no index", i)
 		}
-		out = append(out, GPU{Index: *g.Index, Timestamp: strings.Trim(string(g.Timestamp), `"`), PowerW: g.PowerW, SMClockMHz: g.SM, MemClockMHz: g.Mem, UseRatio: scaled(g.Use, 0.01)})
+		out = append(out, GPU{Index: *g.Index, Timestamp: strings.Trim(string(g.Timestamp), `"`), PowerW: g.PowerW, SMClockMHz: g.SM, MemClockMHz: g.Mem, UseRatio: ofPercent(g.Use)})
 	}
 	return out, nil
 }
 
-func scaled(v *float64, by float64) *float64 {
+func ofPercent(v *float64) *float64 {
 	if v == nil {
 		return nil
 	}
-	x := *v * by
+	x := *v / 100
 	return &x
 }
 

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,7 +107,7 @@ func (s *scraper) before(ctx context.Context) error {
 		return &writeError{err}
 	}
 	s.st.Files = append(s.st.Files, MetricsFile, MetricsFirstFile)
-	s.first = text
+	s.first = bytes.Clone(text)
 	return s.keep(beforeAll, at, 0)
 }
 
@@ -120,7 +121,7 @@ func (s *scraper) look(ctx context.Context, w when) error {
 		_ = s.out.add(at, member(nil, "error", s.hide(err.Error())))
 		return err
 	}
-	s.last = text
+	s.ep.buf, s.last = s.last, text // two buffers take turns: the last good text stays
 	return s.keep(w, at, time.Since(at))
 }
 
@@ -136,6 +137,7 @@ func (s *scraper) after(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-time.After(settlePause):
 		}
+		s.st.Looks++ // the last one is counted by who called
 		err = s.look(ctx, afterAll)
 		if slices.Equal(seen, s.counters()) || time.Now().After(deadline) {
 			break

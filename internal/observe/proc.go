@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// clockTick is how long a tick of /proc is: USER_HZ is 100 on every Linux that Go
-// runs on.
-const clockTick = 0.01
+// ticksPerS is USER_HZ, which is 100 on every Linux that Go runs on.
+const ticksPerS = 100
 
 // ProcStat is what is taken of /proc/PID/stat. Times are in seconds.
 type ProcStat struct {
@@ -47,7 +46,7 @@ func ParseStat(b []byte) (ProcStat, error) {
 		return v
 	}
 	s := ProcStat{PID: pid, State: f[0][0], PPID: int(n(1)), Threads: n(17), StartTicks: uint64(n(19)), RSSPages: n(21)}
-	s.CPUS, s.ChildrenS = float64(n(11)+n(12))*clockTick, float64(n(13)+n(14))*clockTick
+	s.CPUS, s.ChildrenS = float64(n(11)+n(12))/ticksPerS, float64(n(13)+n(14))/ticksPerS
 	return s, err
 }
 
@@ -103,15 +102,17 @@ func ParseHost(stat, meminfo, pressure []byte) (HostStat, error) {
 	if len(cpu) < 8 || len(switches) < 1 {
 		return h, errors.New("/proc/stat: no cpu and ctxt lines")
 	}
-	var t [8]float64 // user, nice, system, idle, iowait, irq, softirq, steal
+	var t [8]uint64 // user, nice, system, idle, iowait, irq, softirq, steal
 	for i := range t {
 		n, err := strconv.ParseUint(cpu[i], 10, 64)
 		if err != nil {
 			return h, fmt.Errorf("/proc/stat: cpu: %.40q", cpu[i])
 		}
-		t[i] = float64(n) * clockTick
+		t[i] = n
 	}
-	h.BusyS, h.WaitS, h.StealS = t[0]+t[1]+t[2]+t[5]+t[6], t[4], t[7]
+	for i, to := range []*float64{&h.BusyS, &h.WaitS, &h.StealS} {
+		*to = float64([]uint64{t[0] + t[1] + t[2] + t[5] + t[6], t[4], t[7]}[i]) / ticksPerS
+	}
 	var err error
 	if h.Switches, err = strconv.ParseInt(switches[0], 10, 64); err != nil {
 		return h, fmt.Errorf("/proc/stat: ctxt: %.40q", switches[0])

@@ -32,7 +32,7 @@ func ParseSMIRow(line []byte) (GPU, error) {
 		return GPU{}, errSMIHeader
 	}
 	if len(f) != len(smiFields) {
-		return GPU{}, fmt.Errorf("%s: %d columns, want %d: %.60q", smiProgram, len(f), len(smiFields), line)
+		return GPU{}, fmt.Errorf("%s: %d columns, want %d: %.120s", smiProgram, len(f), len(smiFields), strings.Join(f, ", "))
 	}
 	index, err := strconv.Atoi(f[0])
 	if err != nil || index < 0 || index > 1<<16 {
@@ -44,11 +44,12 @@ func ParseSMIRow(line []byte) (GPU, error) {
 		unit  string
 		scale float64
 		to    **float64
-	}{{3, "W", 1, &g.PowerW}, {4, "%", 0.01, &g.UseRatio}, {5, "MiB", 1 << 20, &g.MemoryBytes}, {6, "MHz", 1, &g.SMClockMHz}, {7, "MHz", 1, &g.MemClockMHz}, {8, "", 1, &g.TempC}} {
+	}{{3, "W", 1, &g.PowerW}, {4, "%", 1, &g.UseRatio}, {5, "MiB", 1 << 20, &g.MemoryBytes}, {6, "MHz", 1, &g.SMClockMHz}, {7, "MHz", 1, &g.MemClockMHz}, {8, "", 1, &g.TempC}} {
 		if *c.to, err = smiValue(f[c.at], c.unit, c.scale); err != nil {
 			return GPU{}, fmt.Errorf("%s: %s: %w", smiProgram, smiFields[c.at], err)
 		}
 	}
+	g.UseRatio = ofPercent(g.UseRatio)
 	return g, nil
 }
 
