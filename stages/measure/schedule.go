@@ -35,6 +35,9 @@ func makePlan(ctx context.Context, task *pipeline.Task, set schemas.Settings) (p
 		return plan{}, err
 	}
 	seeds := seedsOf(task.Seed, set.Table("seeds"))
+	if !set.Table("seeds").Has("content") {
+		seeds.Content = ownContent(task)
+	}
 	p := plan{models: models, header: schemas.Schedule{
 		FirstUse: task.Service.ReadyMs != nil && task.Service.Uses == 0,
 		Schema:   schemas.ScheduleV1, Speed: set.Float("speed"), ContentSeed: seeds.Content, Mode: mode, Seeds: &seeds,
@@ -68,6 +71,19 @@ func seedsOf(own uint64, held schemas.Settings) schemas.Seeds {
 		return own
 	}
 	return schemas.Seeds{Arrival: pick("arrival"), Assignment: pick("assignment"), Content: pick("content"), Order: pick("order")}
+}
+
+// ownContent is the default seed of lengths and prompts. Stages that measure one
+// service send different prompts: equal ones would measure its prefix cache. Stages
+// of different services send equal ones, so that those can be compared.
+func ownContent(task *pipeline.Task) uint64 {
+	service := task.Experiment.Stage[task.Node.Stage].Service
+	for name, def := range task.Experiment.Stage {
+		if def.Kind == task.Node.Kind && def.Service == service && name < task.Node.Stage {
+			return workload.SubSeed(task.Seed, "content/"+task.Node.Stage) >> 11 // 53 bits survive every JSON reader
+		}
+	}
+	return task.Seed
 }
 
 // seal completes the header and hashes what is planned.

@@ -189,3 +189,30 @@ func TestLengthsThatAreOff(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestStagesOfOneServiceSendDifferentPrompts(t *testing.T) {
+	_, e := startTextServer(t, false)
+	first := func(stage string, seeds map[string]any) schemas.Digest {
+		config := sizedConfig(map[string]any{"requests": 1.0})
+		if seeds != nil {
+			config["seeds"] = seeds
+		}
+		s := generated(t, e, "", config)
+		s.task.Node.Stage = stage
+		s.task.Experiment.Stage = map[string]schemas.StageDef{
+			"a": {Kind: "measure", Service: "engine"}, "b": {Kind: "measure", Service: "engine"}, "c": {Kind: "measure", Service: "other"}, "d": {Kind: "warmup", Service: "other"},
+		}
+		if err := run(context.Background(), s.task); err != nil {
+			t.Fatal(err)
+		}
+		_, list := s.schedule(t)
+		return list[0].PromptDigest
+	}
+	a, b, c := first("a", nil), first("b", nil), first("c", nil)
+	if a == b || a != c {
+		t.Errorf("prompts of a service's stages %s and %s, of another service %s", a, b, c)
+	}
+	if held := map[string]any{"content": 9.0}; first("a", held) != first("b", held) {
+		t.Error("a held seed does not hold the prompts")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"assay/internal/loadgen"
 	"assay/internal/metrics"
 	"assay/internal/report"
+	"assay/internal/workload"
 	"assay/pipeline"
 	"assay/schemas"
 )
@@ -78,7 +79,9 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	if len(w.models) == 0 {
 		return fmt.Errorf("service %s lists no models: name them with models = [...]", task.Service.Name)
 	}
-	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: task.Seed, Held: true, MinTokens: task.Service.Asking.MinTokens,
+	// Prompts of a stream of their own: what is measured later must not be in a cache.
+	content := workload.SubSeed(task.Seed, "warmup/content")
+	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: content, Held: true, MinTokens: task.Service.Asking.MinTokens,
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("request_timeout")})
 	if err != nil {
 		return err

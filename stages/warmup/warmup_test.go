@@ -7,12 +7,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"assay/internal/engines/emulated"
+	"assay/internal/loadgen"
 	"assay/internal/report"
 	"assay/pipeline"
 	"assay/schemas"
@@ -219,5 +222,36 @@ func TestWarmsWithTextWhereIdsAreNotTaken(t *testing.T) {
 		if r.Outcome != schemas.OutcomeOK || r.InputTokensSource == "asked" || r.InputTokensSource == "token_ids" {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// A prompt that warmed a service would be in its prefix cache when it is measured.
+func TestPromptsAreNotThoseOfTheMeasurement(t *testing.T) {
+	var prompts []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Prompt string `json:"prompt"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		prompts = append(prompts, q.Prompt)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"x\",\"index\":0,\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer server.Close()
+	s := newStage(t, engineOf("a"), map[string]any{"count": 3.0, "input_tokens": 8.0, "output_tokens": 1.0})
+	s.task.Service.URL, s.task.Service.Asking.TextPrompts = server.URL, true
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range prompts {
+		measured, _ := loadgen.PromptText(loadgen.APICompletions, s.task.Seed, loadgen.Request{ScheduledRequest: schemas.ScheduledRequest{Index: i, PromptWords: 8}})
+		if p == measured || len(strings.Fields(p)) != 8 {
+			t.Errorf("request %d warms with %q, which is measured with %q", i, p, measured)
+		}
+	}
+	if len(prompts) != 3 {
+		t.Errorf("%d prompts", len(prompts))
 	}
 }
