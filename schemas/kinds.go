@@ -44,15 +44,14 @@ func Kinds() []KindSpec {
 			{Name: "ports", Type: TypeScalarList, Machine: true, Doc: "TCP ports that must be free on loopback"},
 			{Name: "disk", Type: TypeSize, Default: "256MiB", Doc: "room the store's file system must have"},
 		}},
-		{Name: "workload", Scope: ScopeTrial, Doc: "writes a seeded workload of the published synth form", Outputs: []string{"workload"}, Fields: []Field{
+		{Name: "workload", Scope: ScopeTrial, Doc: "writes a seeded workload of the published synth form", Outputs: []string{"workload"}, Fields: append([]Field{
 			{Name: "models", Type: TypeInt, Required: true, Min: bound(1), Max: bound(99), Doc: "number of models"},
 			{Name: "rate", Type: TypeFloat, Required: true, Min: bound(0), Doc: "requests per second and model"},
 			{Name: "duration", Type: TypeDuration, Required: true, Doc: "span of arrivals"},
-			{Name: "input_mean", Type: TypeInt, Default: 256.0, Min: bound(1), Max: bound(1e6), Doc: "mean prompt length, tokens"},
-			{Name: "output_mean", Type: TypeInt, Default: 128.0, Min: bound(1), Max: bound(1e6), Doc: "mean output length, tokens"},
-			{Name: "max_tokens", Type: TypeInt, Default: 4096.0, Min: bound(2), Max: bound(1e7), Doc: "limit of prompt and output together"},
 			{Name: "per_repetition", Type: TypeBool, Default: true, Doc: "false: all repetitions share one seed, and so one workload"},
-		}},
+			{Name: "input_scale", Type: TypeFloat, Default: 1.0, Min: bound(1e-3), Max: bound(1e3), Doc: "factor of prompt lengths"},
+			{Name: "output_scale", Type: TypeFloat, Default: 1.0, Min: bound(1e-3), Max: bound(1e3), Doc: "factor of output lengths"},
+		}, lengthFields()...)},
 		{Name: "command", Scope: ScopeTrial, Service: "optional", Doc: "runs any program in a private folder", Outputs: []string{"*"}, Fields: []Field{
 			{Name: "argv", Type: TypeStringList, Required: true, Paths: true, Doc: "program and arguments; no shell"},
 			{Name: "shell", Type: TypeBool, Default: false, Doc: "true: argv is one string for /bin/sh -c"},
@@ -124,6 +123,7 @@ func Kinds() []KindSpec {
 			ObserveField(),
 		}},
 		simulateKind(),
+		sweepKind(),
 		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure and simulate stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},
 	}
 }

@@ -79,6 +79,8 @@ type Result struct {
 	Speed      float64       `json:"speed"`
 	Comparable bool          `json:"comparable"` // false with speed != 1: qos is not comparable
 	Findings   []Finding     `json:"findings"`
+	// Panel is the chart of a sweep, whose result has no distributions.
+	Panel *Panel `json:"panel,omitempty"`
 	// Client says how far the client that measured this can be believed.
 	Client *ClientVerdict `json:"client,omitempty"`
 	// Observed is what was seen of the service and its host meanwhile.

@@ -14,6 +14,6 @@ import (
 // Kinds returns every stage kind, in the order of schemas.Kinds.
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
-		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), simulate.Kind(), report.Kind(),
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), report.Kind(),
 	}
 }

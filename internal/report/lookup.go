@@ -38,6 +38,9 @@ func steadyNames() []string {
 // CheckMetric says whether name is one that Lookup knows, and the nearest one if
 // it is not.
 func CheckMetric(name string) error {
+	if isPanelName(name) {
+		return nil
+	}
 	names := MetricNames()
 	if rest, ok := strings.CutPrefix(name, steadyPrefix); ok {
 		names = steadyNames()
@@ -79,6 +82,9 @@ func Lookup(res schemas.Result, name string) (value float64, unit string, err er
 		values, summaries, name = res.Steady.Values, res.Steady.Metrics, rest
 	}
 	metric, stat, isStat := strings.Cut(name, ".")
+	if isPanelName(name) {
+		metric, isStat = name, false
+	}
 	if !isStat {
 		v, ok := values[metric]
 		if !ok {

@@ -55,6 +55,12 @@ func stagesOf(results []schemas.StageResult) [][]schemas.StageResult {
 }
 
 func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[string]bool) {
+	if results[0].Result.Panel != nil {
+		for _, r := range results {
+			fmt.Fprintf(b, "%s %s (simulated: nothing was measured)\n%s", r.Stage, trialLabel(r), PanelText(*r.Result.Panel))
+		}
+		return
+	}
 	title := results[0].Stage
 	for _, r := range results {
 		if r.Result.Emulated {

@@ -121,6 +121,39 @@ func FromWorkload(w workload.Workload) (Input, error) {
 	return b.in, nil
 }
 
+// Cut keeps the arrivals in [from, to) of the workload's own time, from its new
+// zero, and makes them speed times faster. A to of 0 keeps all, a speed of 0 is 1.
+// Models keep their numbers, and so their base models.
+func (in Input) Cut(from, to time.Duration, speed float64) (Input, error) {
+	if speed == 0 {
+		speed = 1
+	}
+	if to == 0 && speed == 1 {
+		return in, nil
+	}
+	if !(speed >= 1e-6 && speed <= 1e6) {
+		return Input{}, fmt.Errorf("workload: speed %v is out of range: want 1e-6 to 1e6", speed)
+	}
+	if to != 0 && (from < 0 || to <= from) {
+		return Input{}, fmt.Errorf("workload: window [%s, %s) is empty: give a start of 0s or later and an end after it", from, to)
+	}
+	out := Input{Models: in.Models}
+	for i, r := range in.Requests {
+		at := time.Duration(r.AtMs) * time.Millisecond
+		if to != 0 && (at < from || at >= to) {
+			continue
+		}
+		r.AtMs = int64(math.Round(float64((at - from).Milliseconds()) / speed))
+		r.Index = len(out.Requests)
+		out.Requests = append(out.Requests, r)
+		out.IDs = append(out.IDs, in.IDs[in.Requests[i].Index])
+	}
+	if len(out.Requests) == 0 {
+		return Input{}, fmt.Errorf("workload: no request arrives in the window [%s, %s)", from, to)
+	}
+	return out, nil
+}
+
 // builder numbers models and requests.
 type builder struct {
 	in    Input

@@ -31,6 +31,7 @@ type Result struct {
 	MeanQoS      float64
 	QoSUndefined int
 	Stats        Stats
+	Cluster      Cluster
 }
 
 const nsPerMs = 1_000_000
@@ -60,6 +61,7 @@ func Simulate(ctx context.Context, in Input, cfg Config, slo schemas.SLO, each f
 	if res.Stats, err = s.Run(ctx, slices.Values(in.Requests), sink); err != nil {
 		return res, err
 	}
+	res.Cluster = s.Cluster()
 	values := make([]float64, len(res.Rows))
 	for i, r := range res.Rows {
 		values[i] = r.QoS

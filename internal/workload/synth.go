@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,6 +23,7 @@ const (
 	minOutput = 16
 
 	maxSynthModels = 99
+	maxQuantiles   = 10_001
 )
 
 // SynthSpec describes a generated workload.
@@ -33,6 +35,15 @@ type SynthSpec struct {
 	OutputMean   int // tokens
 	MaxTokens    int // limit of input and output together
 	Seed         uint64
+	// InputQuantiles and OutputQuantiles, where given, take the place of the means:
+	// lengths at shares 0, 1/n, ..., 1, interpolated between.
+	InputQuantiles, OutputQuantiles []float64
+	// InputScale and OutputScale are factors of the lengths; 0 means 1.
+	InputScale, OutputScale float64
+	// FixedCount draws as many gaps for each model as its rate and the duration come
+	// to, and leaves out what arrives too late, as the published generator does: the
+	// workload falls short of its rate.
+	FixedCount bool
 }
 
 func (s SynthSpec) check() error {
@@ -48,6 +59,9 @@ func (s SynthSpec) check() error {
 	case s.MaxTokens < 2 || s.MaxTokens > maxTokens:
 		return fmt.Errorf("synth workload: max_tokens = %d, want 2 to %d", s.MaxTokens, maxTokens)
 	}
+	if err := errors.Join(checkQuantiles("input", s.InputQuantiles, s.InputScale), checkQuantiles("output", s.OutputQuantiles, s.OutputScale)); err != nil {
+		return fmt.Errorf("synth workload: %w", err)
+	}
 	if n := float64(s.Models) * s.RatePerModel * s.Duration.Seconds(); n > DefaultMaxRows/2 {
 		return fmt.Errorf("synth workload: %d models at %v/s for %s are about %.0f requests, the limit is %d: lower one of them",
 			s.Models, s.RatePerModel, s.Duration, n, DefaultMaxRows/2)
@@ -56,9 +70,9 @@ func (s SynthSpec) check() error {
 }
 
 // Synth generates a workload of the published form. Each model has a Poisson
-// process of its own: exponential gaps until the duration is over (the published
-// generator draws a fixed count and cuts, which falls short of the rate). Times
-// are whole milliseconds, as the form writes them.
+// process of its own: exponential gaps until the duration is over (or, like the
+// published generator, a fixed count of them: FixedCount). Times are whole
+// milliseconds, as the form writes them.
 func Synth(s SynthSpec) (Workload, error) {
 	if err := s.check(); err != nil {
 		return Workload{}, err
@@ -68,7 +82,11 @@ func Synth(s SynthSpec) (Workload, error) {
 		name := fmt.Sprintf("synth_model_%02d", m)
 		arrivals := NewRand(s.Seed, "synth/arrivals/"+name)
 		lengths := NewRand(s.Seed, "synth/lengths/"+name)
-		for at := 0.0; ; {
+		at, left := 0.0, math.MaxInt
+		if s.FixedCount {
+			left = int(s.Duration.Seconds() * s.RatePerModel)
+		}
+		for ; left > 0; left-- {
 			at += arrivals.ExpFloat64() / s.RatePerModel
 			if at >= s.Duration.Seconds() {
 				break
@@ -93,8 +111,8 @@ func Synth(s SynthSpec) (Workload, error) {
 // over it are scaled down together, then the output is kept at minOutput.
 func (s SynthSpec) lengths(r *rand.Rand) (in, out int) {
 	low := min(minOutput, s.MaxTokens-1)
-	fin := math.Max(1, math.Round(logNormal(r, s.InputMean, inputSigma)))
-	fout := math.Max(float64(low), math.Round(logNormal(r, s.OutputMean, outputSigma)))
+	fin := math.Max(1, math.Round(length(r, s.InputQuantiles, s.InputScale, s.InputMean, inputSigma)))
+	fout := math.Max(float64(low), math.Round(length(r, s.OutputQuantiles, s.OutputScale, s.OutputMean, outputSigma)))
 	if limit := float64(s.MaxTokens); fin+fout > limit {
 		scale := limit / (fin + fout)
 		fin, fout = math.Max(1, math.Floor(fin*scale)), math.Max(float64(low), math.Floor(fout*scale))
@@ -102,6 +120,35 @@ func (s SynthSpec) lengths(r *rand.Rand) (in, out int) {
 		fout = math.Min(fout, limit-fin)
 	}
 	return int(fin), int(fout)
+}
+
+// length draws a length by its quantiles, else from a log-normal distribution. The
+// draws do not depend on the scale, so that a scaled workload has the same requests.
+func length(r *rand.Rand, quantiles []float64, scale float64, mean int, sigma float64) float64 {
+	if scale == 0 {
+		scale = 1
+	}
+	if len(quantiles) == 0 {
+		return scale * logNormal(r, mean, sigma)
+	}
+	at := r.Float64() * float64(len(quantiles)-1)
+	i := int(at)
+	return scale * (quantiles[i] + (at-float64(i))*(quantiles[i+1]-quantiles[i]))
+}
+
+func checkQuantiles(name string, quantiles []float64, scale float64) error {
+	if !(scale >= 0) || scale > 1e3 {
+		return fmt.Errorf("%s_scale = %v, want more than 0 and at most 1000", name, scale)
+	}
+	if len(quantiles) == 1 || len(quantiles) > maxQuantiles {
+		return fmt.Errorf("%s_quantiles has %d lengths, want 2 to %d", name, len(quantiles), maxQuantiles)
+	}
+	for i, q := range quantiles {
+		if !(q >= 1) || q > maxTokens || (i > 0 && q < quantiles[i-1]) {
+			return fmt.Errorf("%s_quantiles: length %d is %v, want 1 to %d tokens and none below the one before", name, i, q, maxTokens)
+		}
+	}
+	return nil
 }
 
 func logNormal(r *rand.Rand, mean int, sigma float64) float64 {

@@ -26,6 +26,9 @@ func (p point) conditions(ctx context.Context, set schemas.Settings, sim serving
 	add("latency_source", p.source)
 	add("latency_fits", p.fits)
 	add("simulation_counters", sim.Stats)
+	if p.cfg.Policy == serving.PolicyAegaeon || p.cfg.Nodes > 1 {
+		add("simulated_cluster", sim.Cluster)
+	}
 	add("batch_term", p.cfg.BatchTerm)
 	effect, why, err := p.batchTermEffect(ctx, sim)
 	if err != nil {
@@ -43,14 +46,20 @@ func (p point) batchTermEffect(ctx context.Context, sim serving.Result) (effect 
 	if len(p.in.Requests) > maxSecondPoint {
 		return nil, "the workload is too large to be simulated twice", nil
 	}
-	other := p.cfg
-	other.BatchTerm = serving.BatchArtifact
-	if p.cfg.BatchTerm == serving.BatchArtifact {
-		other.BatchTerm = serving.BatchActual
-	}
+	other := p.otherTerm()
 	second, err := serving.Simulate(ctx, p.in, other, p.slo, nil)
 	if err != nil {
 		return nil, "", err
 	}
 	return map[string]any{"other": other.BatchTerm, "mean_qos": second.MeanQoS, "difference": second.MeanQoS - sim.MeanQoS}, "", nil
+}
+
+// otherTerm is the system with the other batch term.
+func (p point) otherTerm() serving.Config {
+	other := p.cfg
+	other.BatchTerm = serving.BatchArtifact
+	if p.cfg.BatchTerm == serving.BatchArtifact {
+		other.BatchTerm = serving.BatchActual
+	}
+	return other
 }

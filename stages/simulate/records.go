@@ -31,8 +31,11 @@ func record(in serving.Input, o serving.Outcome) schemas.RequestRecord {
 	}
 	if !o.Finished {
 		r.Outcome, r.Error = schemas.OutcomeTimeout, "no token within the patience of the system"
-		if o.Why == serving.FailedCapacity {
+		switch o.Why {
+		case serving.FailedCapacity:
 			r.Outcome, r.Error = schemas.OutcomeEngineError, "its KV does not fit into the device"
+		case serving.FailedReplica:
+			r.Outcome, r.Error = schemas.OutcomeEngineError, "no node has its model ready"
 		}
 		return r
 	}
@@ -48,19 +51,21 @@ func record(in serving.Input, o serving.Outcome) schemas.RequestRecord {
 }
 
 // tokenWriter writes the times of every token, a line for each request in order of
-// their ends: the first absolute, then the gaps, which repeat and so compress well.
+// their ends: the first absolute, then the gaps, GAPxTIMES where one repeats.
 type tokenWriter struct {
 	file *durable.File
 	buf  *bufio.Writer
 	line []byte
 }
 
-func newTokenWriter(path string) (*tokenWriter, error) {
+const tokensHeader = "request_id,first_token_ms,gaps_ms\n"
+
+func newTokenWriter(path, header string) (*tokenWriter, error) {
 	f, err := durable.Create(path)
 	if err != nil {
 		return nil, &pipeline.InfraError{Op: "write token times", Err: err}
 	}
-	w := &tokenWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10), line: []byte("request_id,first_token_ms,gaps_ms\n")}
+	w := &tokenWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10), line: []byte(header)}
 	return w, w.flushLine()
 }
 
@@ -69,22 +74,32 @@ func (w *tokenWriter) write(id string, o serving.Outcome) error {
 	if w == nil {
 		return nil
 	}
-	w.line = append(append(w.line[:0], id...), ',')
-	for i, t := range o.TokensMs {
-		switch i {
-		case 0:
-			w.line = append(strconv.AppendInt(w.line, t, 10), ',')
-		case 1:
-			w.line = strconv.AppendInt(w.line, t-o.TokensMs[0], 10)
-		default:
-			w.line = strconv.AppendInt(append(w.line, ' '), t-o.TokensMs[i-1], 10)
-		}
-	}
-	if len(o.TokensMs) == 0 {
-		w.line = append(w.line, ',')
-	}
-	w.line = append(w.line, '\n')
+	w.line = appendTokens(w.line[:0], id, o)
 	return w.flushLine()
+}
+
+// appendTokens appends the line of a request.
+func appendTokens(line []byte, id string, o serving.Outcome) []byte {
+	line = append(append(line, id...), ',')
+	if len(o.TokensMs) > 0 {
+		line = strconv.AppendInt(line, o.TokensMs[0], 10)
+	}
+	line = append(line, ',')
+	for i := 1; i < len(o.TokensMs); {
+		gap, n := o.TokensMs[i]-o.TokensMs[i-1], 1
+		for i+n < len(o.TokensMs) && o.TokensMs[i+n]-o.TokensMs[i+n-1] == gap {
+			n++
+		}
+		if i > 1 {
+			line = append(line, ' ')
+		}
+		line = strconv.AppendInt(line, gap, 10)
+		if n > 1 {
+			line = strconv.AppendInt(append(line, 'x'), int64(n), 10)
+		}
+		i += n
+	}
+	return append(line, '\n')
 }
 
 func (w *tokenWriter) flushLine() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"assay/internal/durable"
 	"assay/internal/report"
@@ -27,7 +28,7 @@ const (
 // Kind returns the kind.
 func Kind() pipeline.Kind {
 	return pipeline.Kind{
-		Name: "simulate", Version: 1,
+		Name: "simulate", Version: 2,
 		Pure:    func(map[string]any) bool { return true },
 		Seed:    seed,
 		Outputs: func(map[string]any) []string { return []string{OutputRequests, OutputResult} },
@@ -77,11 +78,42 @@ func run(ctx context.Context, task *pipeline.Task) error {
 
 func readInput(set schemas.Settings, seed uint64) (serving.Input, error) {
 	path := set.Text("workload")
-	opts := workload.Options{Name: filepath.Base(path), Seed: seed}
+	opts := workload.Options{
+		Name: filepath.Base(path), Seed: seed, Form: workload.Form(set.Text("workload_form")), Unit: set.Text("timestamp_unit"),
+		MaxInput: set.Int("max_input"), MaxOutput: set.Int("max_output"), MaxTotal: set.Int("max_total"), Over: set.Text("over_length"),
+	}
 	for i := range set.Int("models") {
 		opts.Models = append(opts.Models, fmt.Sprintf("model-%03d", i))
 	}
-	return serving.ReadInput(path, opts)
+	in, err := serving.ReadInput(path, opts)
+	if err != nil {
+		return in, err
+	}
+	from, to, err := window(set)
+	if err != nil {
+		return in, err
+	}
+	return in.Cut(from, to, set.Float("speed"))
+}
+
+// window is the part of the workload that is simulated; zeros for all of it.
+func window(set schemas.Settings) (from, to time.Duration, err error) {
+	w := set.List("window")
+	if len(w) == 0 {
+		return 0, 0, nil
+	}
+	if len(w) != 2 {
+		return 0, 0, fmt.Errorf("window: want two times, from and to, got %d", len(w))
+	}
+	var at [2]time.Duration
+	for i, text := range w {
+		d, err := schemas.ParseDuration(text)
+		if err != nil {
+			return 0, 0, fmt.Errorf("window: %w", err)
+		}
+		at[i] = d.Std()
+	}
+	return at[0], at[1], nil
 }
 
 // point is one system and one workload.
@@ -94,24 +126,42 @@ type point struct {
 }
 
 func makePoint(set schemas.Settings, in serving.Input) (point, error) {
-	p := point{in: in, slo: slo(set)}
+	sys := system{policy: set.Text("policy"), device: set.Text("device"), workers: set.Int("workers"), prefill: set.Int("prefill_workers")}
+	return sys.point(set, in, slo(set))
+}
+
+// system is what a sweep varies of a serving system.
+type system struct {
+	policy, device   string
+	workers, prefill int
+}
+
+func (y system) point(set schemas.Settings, in serving.Input, slo schemas.SLO) (point, error) {
+	p := point{in: in, slo: slo}
 	bases, err := in.BaseModels()
 	if err != nil {
 		return p, err
 	}
 	c := serving.Config{
-		Policy: set.Text("policy"), Workers: set.Int("workers"), PrefillWorkers: set.Int("prefill_workers"), BatchTerm: serving.BatchTerm(set.Text("batch_term")),
+		Policy: y.policy, Workers: y.workers, PrefillWorkers: y.prefill, BatchTerm: serving.BatchTerm(set.Text("batch_term")),
 		BandwidthGBps: set.Float("bandwidth_gb_per_s"), SwitchOverheadMs: set.Duration("switch_overhead").Milliseconds(),
 		PatienceMs: set.Duration("patience").Milliseconds(), TPOTTargetS: p.slo.TPOTMs / 1000,
+		Nodes: set.Int("nodes"), Replicas: set.Int("replicas"), Routing: set.Text("routing"), Placement: set.Text("placement"), ModelCacheGB: set.Float("model_cache_gb"),
 	}
-	if c.Policy == serving.PolicyAegaeon && c.PrefillWorkers == 0 {
-		c.PrefillWorkers = serving.DefaultPrefillWorkers(c.Workers)
+	if c.Policy == serving.PolicyAegaeon {
+		c.WorkStealing, c.StealMinGap = set.Bool("work_stealing"), set.Int("work_stealing_min_batch_gap")
+		if c.PrefillWorkers == 0 {
+			c.PrefillWorkers = serving.DefaultPrefillWorkers(c.Workers)
+		}
 	}
-	if c.Device, err = serving.FindDevice(set.Text("device")); err != nil {
+	if c.Device, err = serving.FindDevice(y.device); err != nil {
 		return p, err
 	}
 	if p.fits, p.source, err = serving.Latencies(set.Text("profiles"), c.Device.Name, bases); err != nil {
 		return p, err
+	}
+	if set.Has("memory_gb") {
+		c.Device.MemoryGB = set.Float("memory_gb")
 	}
 	if c.Models, err = in.Served(p.fits); err != nil {
 		return p, err
@@ -134,7 +184,7 @@ func (p point) fold(ctx context.Context, task *pipeline.Task, dir string) (schem
 	var tokens *tokenWriter
 	if schemas.Settings(task.Config).Bool("tokens") {
 		var err error
-		if tokens, err = newTokenWriter(filepath.Join(dir, TokensFile)); err != nil {
+		if tokens, err = newTokenWriter(filepath.Join(dir, TokensFile), tokensHeader); err != nil {
 			return schemas.Result{}, serving.Result{}, err
 		}
 		defer tokens.file.Abort()
@@ -156,7 +206,7 @@ func (p point) fold(ctx context.Context, task *pipeline.Task, dir string) (schem
 			yield(schemas.RequestRecord{}, err)
 		}
 	}
-	res, err := report.Fold(records, report.FoldOptions{SLO: &p.slo, OpenLoop: true, Simulated: true, Expected: len(p.in.Requests), Subject: "stage " + task.Node.Stage}) // not the trial: equal points give equal bytes
+	res, err := report.Fold(records, report.FoldOptions{SLO: &p.slo, OpenLoop: true, Simulated: true, Speed: schemas.Settings(task.Config).Float("speed"), Expected: len(p.in.Requests), Subject: "stage " + task.Node.Stage}) // not the trial: equal points give equal bytes
 	if err == nil && tokens != nil {
 		err = tokens.close()
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"assay/internal/durable"
 	"assay/internal/workload"
@@ -27,6 +28,18 @@ func Kind() pipeline.Kind {
 	}
 }
 
+func lengths(set schemas.Settings, key string) ([]float64, error) {
+	var out []float64
+	for _, text := range set.List(key) {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a number of tokens", key, text)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
 func seed(config map[string]any) pipeline.SeedUse {
 	if v, ok := config["per_repetition"].(bool); ok && !v {
 		return pipeline.SeedExperiment
@@ -36,7 +49,16 @@ func seed(config map[string]any) pipeline.SeedUse {
 
 func run(_ context.Context, task *pipeline.Task) error {
 	set := schemas.Settings(task.Config)
+	input, err := lengths(set, "input_quantiles")
+	if err != nil {
+		return err
+	}
+	output, err := lengths(set, "output_quantiles")
+	if err != nil {
+		return err
+	}
 	w, err := workload.Synth(workload.SynthSpec{
+		InputQuantiles: input, OutputQuantiles: output, InputScale: set.Float("input_scale"), OutputScale: set.Float("output_scale"), FixedCount: set.Text("arrivals") == "fixed-count",
 		Models: set.Int("models"), RatePerModel: set.Float("rate"), Duration: set.Duration("duration"),
 		InputMean: set.Int("input_mean"), OutputMean: set.Int("output_mean"), MaxTokens: set.Int("max_tokens"), Seed: task.Seed,
 	})
