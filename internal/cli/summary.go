@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"assay/internal/report"
 	"assay/schemas"
 )
 
@@ -36,7 +38,7 @@ func reportText(rep schemas.Report) string {
 	}
 	b.WriteString("\n" + stageTable(rep))
 	if len(rep.Results) > 0 {
-		b.WriteString("\n" + resultTable(rep))
+		b.WriteString(resultTable(rep) + panels(rep.Results))
 	}
 	if len(rep.Claims) > 0 {
 		b.WriteString("\n" + claimTable(rep.Claims))
@@ -86,7 +88,26 @@ func latencies(r schemas.Result) []latency {
 	return []latency{{"TTFT", r.Headline}, {"TPOT", "tpot_ms"}, {"E2E", e2e}}
 }
 
+// panels are the charts of sweeps.
+func panels(results []schemas.StageResult) string {
+	var b strings.Builder
+	for _, sr := range results {
+		if p := sr.Result.Panel; p != nil {
+			fmt.Fprintf(&b, "\n%s %s %s (%s)\n%s", sr.Stage, sr.Trial, pointText(sr.Point), simulatedMark, report.PanelText(*p))
+		}
+	}
+	return b.String()
+}
+
+func withoutPanels(results []schemas.StageResult) []schemas.StageResult {
+	return slices.DeleteFunc(slices.Clone(results), func(sr schemas.StageResult) bool { return sr.Result.Panel != nil })
+}
+
 func resultTable(rep schemas.Report) string {
+	rep.Results = withoutPanels(rep.Results)
+	if len(rep.Results) == 0 {
+		return ""
+	}
 	t := newTable("measured", "trial", "point", "ok", "metric", "p50", "p95", "p99", "unit", "QoS", "req/s", "tokens/s", "").right(3, 5, 6, 7, 9, 10, 11)
 	for _, sr := range rep.Results {
 		res := sr.Result
@@ -108,7 +129,7 @@ func resultTable(rep schemas.Report) string {
 			t.row(row...)
 		}
 	}
-	return t.String() + resultNotes(rep.Results)
+	return "\n" + t.String() + resultNotes(rep.Results)
 }
 
 // partRows are the parts of a result that stand below it: what a cap made requests
