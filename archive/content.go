@@ -8,45 +8,9 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"sort"
 
 	"assay/schemas"
 )
-
-// span is a stretch of a blob's content and the entries whose whole content it is.
-type span struct {
-	offset, length int64
-	entries        []int
-}
-
-// spansByBlob sorts the files that are whole in one blob by that blob and by
-// where they begin; files in several parts are returned apart.
-func spansByBlob(entries []schemas.TreeEntry) (spans map[schemas.Digest][]span, several []int, err error) {
-	at := map[schemas.Part][]int{}
-	for i, e := range entries {
-		switch len(e.Parts) {
-		case 0:
-		case 1:
-			at[e.Parts[0]] = append(at[e.Parts[0]], i)
-		default:
-			several = append(several, i)
-		}
-	}
-	spans = map[schemas.Digest][]span{}
-	for p, idx := range at {
-		sort.Ints(idx)
-		spans[p.Blob] = append(spans[p.Blob], span{p.Offset, p.Length, idx})
-	}
-	for d, list := range spans {
-		sort.Slice(list, func(i, j int) bool { return list[i].offset < list[j].offset })
-		for i := 1; i < len(list); i++ {
-			if list[i].offset < list[i-1].offset+list[i-1].length {
-				return nil, nil, fmt.Errorf("%s and %s overlap in blob %s", entries[list[i-1].entries[0]].Path, entries[list[i].entries[0]].Path, d)
-			}
-		}
-	}
-	return spans, several, nil
-}
 
 // sourceReader turns what goes wrong while reading a blob into a CorruptError,
 // so that it cannot be taken for trouble on the writing side.
