@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // child does one job in a process of its own, so that its memory is its own:
-// put STORE DIR, seal STORE DIR, verify STORE, extract STORE DIR.
+// put STORE DIR, seal STORE DIR, runs STORE PREFIX COUNT, verify STORE, extract STORE DIR.
 func child(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("child %q: want a job and a store", args)
@@ -26,7 +27,9 @@ func child(ctx context.Context, args []string) error {
 	case args[0] == "put" && len(args) == 3:
 		_, _, err = s.PutTree(ctx, args[2])
 	case args[0] == "seal" && len(args) == 3:
-		err = seal(ctx, s, args[2])
+		err = seal(ctx, s, args[2], "r1", "bench")
+	case args[0] == "runs" && len(args) == 4:
+		err = sealMany(ctx, s, args[2], args[3])
 	case args[0] == "verify":
 		err = verify(ctx, s)
 	case args[0] == "extract" && len(args) == 3:
@@ -37,8 +40,31 @@ func child(ctx context.Context, args []string) error {
 	return err
 }
 
+// sealMany seals as many runs as count says, each with an output of its own.
+func sealMany(ctx context.Context, s *archive.Store, prefix, count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "assay-bench-runs-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for i := range n {
+		id := fmt.Sprintf("%s-%03d", prefix, i)
+		if err := os.WriteFile(filepath.Join(dir, "out"), []byte(id), 0o644); err != nil {
+			return err
+		}
+		if err := seal(ctx, s, dir, id, id); err != nil {
+			return fmt.Errorf("run %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
 // seal stores a folder as the output of the only stage of a run.
-func seal(ctx context.Context, s *archive.Store, dir string) error {
+func seal(ctx context.Context, s *archive.Store, dir, id, tag string) error {
 	_, blob, err := s.PutTree(ctx, dir)
 	if err != nil {
 		return err
@@ -49,17 +75,17 @@ func seal(ctx context.Context, s *archive.Store, dir string) error {
 		return err
 	}
 	rec := schemas.StageRecord{Schema: schemas.StageRecordV1, Node: "gen@t001", Stage: "gen", Kind: "command", KindVersion: 1,
-		Experiment: "bench/archive", Run: "r1", Trial: "t001", Attempt: 1, DefinitionKey: key, Key: key, Pure: true, Status: schemas.StagePassed,
+		Experiment: "bench/archive", Run: id, Trial: "t001", Attempt: 1, DefinitionKey: key, Key: key, Pure: true, Status: schemas.StagePassed,
 		StartedAt: now, EndedAt: now, Inputs: []schemas.Input{}, Outputs: []schemas.Output{}, Tree: blob}
 	d, err := s.PutRecord(ctx, rec, preimage)
 	if err != nil {
 		return err
 	}
 	exp := []byte(`{"name":"bench/archive","schema":"assay/experiment/v1","stage":{},"trials":{"order":"sequential","repeat":1,"seed":0}}`)
-	run := schemas.Run{Schema: schemas.RunV1, ID: "r1", Experiment: rec.Experiment, Status: schemas.RunPassed, StartedAt: now, EndedAt: now,
+	run := schemas.Run{Schema: schemas.RunV1, ID: id, Experiment: rec.Experiment, Status: schemas.RunPassed, StartedAt: now, EndedAt: now,
 		Plan: schemas.Plan{Schema: schemas.PlanV1, Experiment: rec.Experiment, Digest: schemas.DigestOf(exp)}, Preimages: []schemas.Digest{key.Preimage()},
 		Records: []schemas.RunRecord{{Record: rec, Digest: d, Node: rec.Node, Path: "stages/gen/t001"}}}
-	req := schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("schema = \"assay/experiment/v1\"\n"), Tag: "bench",
+	req := schemas.SealRequest{Run: run, Experiment: exp, Source: []byte("schema = \"assay/experiment/v1\"\n"), Tag: tag,
 		Report: func(f schemas.FileSummary) (schemas.Report, error) {
 			return schemas.Report{Schema: schemas.ReportV1, RunID: run.ID, Status: run.Status, Passed: true, StartedAt: now, EndedAt: now,
 				Experiment: schemas.ReportExperiment{Name: run.Experiment, Digest: run.Plan.Digest}, Files: f}, nil

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -62,8 +63,15 @@ func run() error {
 	defer os.RemoveAll(dir)
 	s.dir = dir
 	fmt.Printf("in %s; medians of %d rounds\n", base, s.rounds)
-	for _, part := range []func(settings) error{large, small, scale} {
-		if err := part(s); err != nil {
+	only := os.Getenv("BENCH_PARTS")
+	for _, part := range []struct {
+		name string
+		run  func(settings) error
+	}{{"large", large}, {"small", small}, {"scale", scale}, {"runs", manyRuns}} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), part.name) {
+			continue
+		}
+		if err := part.run(s); err != nil {
 			return err
 		}
 	}
