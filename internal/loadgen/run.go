@@ -194,7 +194,7 @@ func (r *run) collect(stop func()) error {
 // dispatch starts each request at its turn, and accounts for those whose turn never
 // came.
 func (r *run) dispatch(sending, flight context.Context) {
-	defer moreProcs(1)()
+	defer moreProcs(3)()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	r.client.priority.Store(hotThread(!r.client.opts.NormalPriority))
 	ahead := semaphore.NewWeighted(lookaheadBytes)
