@@ -84,7 +84,10 @@ func (s *Store) owners(ctx context.Context, u *Usage) (map[schemas.Digest][]int3
 	for _, r := range u.Runs {
 		at[r.Digest] = true
 	}
+	progress := newMeter(ctx, PhaseMark, int64(len(u.Runs)))
+	defer progress.end()
 	for i := 0; i < len(u.Runs); i++ {
+		progress.add(1)
 		run := u.Runs[i].Digest
 		m := s.newMarker(ctx)
 		m.sources = false

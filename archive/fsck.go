@@ -288,10 +288,13 @@ func (f *fsck) checkIndex() error {
 				Message: fmt.Sprintf("it gives the manifest %d bytes, the blob has %d", d.Size, size), Remedy: "restore index.json from a copy"})
 		}
 	}
+	progress := newMeter(f.ctx, PhaseMark, int64(len(f.runs)))
+	defer progress.end()
 	for _, r := range f.runs {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}
+		progress.add(1)
 		f.checkRun(r)
 	}
 	return nil

@@ -40,7 +40,9 @@ func (f *fsck) checkCaches() error {
 
 // checkKnown reads the blobs that the table of stored blobs names.
 func (f *fsck) checkKnown(table *statcache.Table) error {
-	p := &rowProver{f: f, keys: map[schemas.Blob]map[string]bool{}}
+	m := newMeter(f.ctx, PhaseCheck, 0)
+	defer m.end()
+	p := &rowProver{f: f, m: m, keys: map[schemas.Blob]map[string]bool{}}
 	var first schemas.Blob
 	table.Each(func(key, v []byte) bool {
 		b, ok := p.holds(key, v)
@@ -66,6 +68,7 @@ func (f *fsck) checkKnown(table *statcache.Table) error {
 // rowProver reads each blob once.
 type rowProver struct {
 	f     *fsck
+	m     *meter
 	keys  map[schemas.Blob]map[string]bool
 	trees map[string]schemas.Digest // names of parts of files in several blobs
 }
@@ -85,6 +88,7 @@ func (p *rowProver) holds(key, v []byte) (schemas.Blob, bool) {
 	if _, read := p.keys[b]; !read {
 		p.keys[b] = map[string]bool{}
 		names, err := p.f.s.contentKeys(p.f.ctx, b)
+		p.m.add(b.Size)
 		if err == nil {
 			for _, n := range names {
 				p.keys[b][string(n)] = true

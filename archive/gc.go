@@ -210,6 +210,8 @@ func (s *Store) sweep(ctx context.Context, r *GCReport) error {
 	sort.SliceStable(order, func(i, j int) bool { return order[i].Kind == kindManifest && order[j].Kind != kindManifest })
 	spared := map[schemas.Digest]bool{}
 	records := false
+	progress := newMeter(ctx, PhaseDelete, r.GarbageBytes)
+	defer progress.end()
 	for at := 0; at < len(order); at += sweepBatch {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -220,6 +222,7 @@ func (s *Store) sweep(ctx context.Context, r *GCReport) error {
 		}
 		for _, g := range batch {
 			records = records || g.Kind == kindRecord
+			progress.add(g.Bytes)
 		}
 	}
 	left := r.Garbage[:0]

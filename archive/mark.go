@@ -96,7 +96,10 @@ func (m *marker) roots() error {
 	if err != nil {
 		return err
 	}
+	progress := newMeter(m.ctx, PhaseMark, int64(len(x.Manifests)))
+	defer progress.end()
 	for _, d := range x.Manifests {
+		progress.add(1)
 		if err := m.manifest(digestOf(d)); err != nil {
 			return fmt.Errorf("the index names %s: %w: `assay fsck` says more; restore it, or give the run up with `assay rm`", digestOf(d), err)
 		}

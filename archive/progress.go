@@ -13,18 +13,24 @@ const (
 	PhaseVerify  = "verify"  // reading blobs, or an extracted run's files
 	PhaseExtract = "extract" // writing files
 	PhaseSync    = "sync"    // waiting for the disk; it has no length
+	PhaseMark    = "mark"    // reading what runs need
+	PhaseCheck   = "check"   // reading what is remembered of blobs
+	PhaseDelete  = "delete"  // deleting blobs
 )
 
 // Progress says how far a long operation is. Total is 0 when it is not known.
 type Progress struct {
 	Phase       string
-	Done, Total int64 // bytes; entries for PhaseScan
+	Done, Total int64 // bytes; entries for PhaseScan, runs for PhaseMark
 }
+
+// Counts says that Done and Total are no bytes.
+func (p Progress) Counts() bool { return p.Phase == PhaseScan || p.Phase == PhaseMark }
 
 type progressKey struct{}
 
-// WithProgress lets PutTree, CheckTree, Materialize, Verify and Extract called
-// with the returned context report to fn: at most ten times a second, at the
+// WithProgress lets PutTree, CheckTree, Materialize, Verify, Extract, SaveTar,
+// Fsck, Collect, Usage and Remove called with the returned context report to fn: at most ten times a second, at the
 // beginning and the end of each phase, from any goroutine but never twice at
 // once. fn must return quickly.
 func WithProgress(ctx context.Context, fn func(Progress)) context.Context {

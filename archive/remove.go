@@ -74,7 +74,10 @@ func (s *Store) Remove(ctx context.Context, runs []schemas.Digest, force bool) (
 // checkUnused looks for runs that stay and name one that goes as their source.
 func (s *Store) checkUnused(ctx context.Context, list []RunInfo, gone map[schemas.Digest]bool) error {
 	used := map[schemas.Digest][]RunInfo{}
+	progress := newMeter(ctx, PhaseMark, int64(len(list)))
+	defer progress.end()
 	for _, r := range list {
+		progress.add(1)
 		if gone[r.Digest] {
 			continue
 		}

@@ -26,7 +26,9 @@ func runDu(c *call) error {
 	if err != nil {
 		return err
 	}
-	u, err := s.Usage(c.ctx)
+	ctx, done := c.showing()
+	u, err := s.Usage(ctx)
+	done()
 	if err != nil {
 		return err
 	}
@@ -43,6 +45,9 @@ func runDu(c *call) error {
 			t.row(r.Digest.Short(), r.ID, r.Experiment, schemas.Size(r.UniqueBytes).String(), schemas.Size(r.SharedBytes).String(), schemas.Size(r.Bytes).String(), tags)
 		}
 		c.printf("%s\n", t)
+	}
+	for _, f := range u.Findings {
+		c.printf("%s", findingText(f, ""))
 	}
 	c.printf("store: %s in %d blobs: %s unique, %s shared, %s of no run\n", schemas.Size(u.Bytes), u.Blobs, schemas.Size(u.UniqueBytes), schemas.Size(u.SharedBytes), schemas.Size(u.OtherBytes))
 	if u.Quarantine > 0 {

@@ -38,7 +38,9 @@ func runGC(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.Collect(c.ctx, archive.GCOptions{Grace: time.Duration(grace), Apply: c.Bool("yes")})
+	ctx, done := c.showing()
+	r, err := s.Collect(ctx, archive.GCOptions{Grace: time.Duration(grace), Apply: c.Bool("yes")})
+	done()
 	if err != nil {
 		return err
 	}
@@ -51,6 +53,9 @@ func runGC(c *call) error {
 			t.row(g.Digest.Short(), schemas.Size(g.Bytes).String(), g.Kind, dash(g.Run), dash(strings.TrimSpace(g.Stage+" "+g.Trial)), pathText(g))
 		}
 		c.printf("%s\n", t)
+	}
+	for _, f := range r.Findings {
+		c.printf("%s", findingText(f, ""))
 	}
 	for _, k := range r.SourceRuns {
 		c.printf("kept: run %s is in no index, but %s was made from it\n", k.Run.Short(), k.UsedBy.Short())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/archive"
 	"assay/pipeline"
 	"assay/schemas"
 )
@@ -225,4 +226,42 @@ func TestProgressBars(t *testing.T) {
 	alone := newBars(&w) // a load that is no run's
 	alone.event(pipeline.Event{Type: "progress", Node: "load", Done: 1, Total: 2, Text: "x"})
 	alone.close()
+}
+
+// A bar appears only when there was something to wait for, and says the phase, the
+// bytes, the rate and the time that is left.
+func TestByteBarWaitsASecond(t *testing.T) {
+	var quick watched
+	b := newByteBar(&quick, time.Now().Add(time.Hour))
+	for i := range int64(20) {
+		b.show(archive.Progress{Phase: archive.PhaseVerify, Done: i, Total: 20})
+	}
+	b.close()
+	if quick.String() != "" {
+		t.Errorf("a quick operation shows %q", quick.String())
+	}
+	var slow watched
+	b = newByteBar(&slow, time.Now())
+	deadline := time.Now().Add(10 * time.Second)
+	for i := int64(0); ; i++ {
+		b.show(archive.Progress{Phase: archive.PhaseMark, Done: i % 1000, Total: 1000})
+		if got := slow.String(); strings.Contains(got, "mark") && strings.Contains(got, "/1000") && strings.Contains(got, "/s") && strings.Contains(got, "left") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not drawn: %q", slow.String())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for i := int64(1); ; i++ {
+		b.show(archive.Progress{Phase: archive.PhaseDelete, Done: i << 20, Total: 1 << 40})
+		if got := slow.String(); strings.Contains(got, "delete") && strings.Contains(got, "MiB/") && strings.Contains(got, "MiB/s") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not drawn: %q", slow.String())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.close()
 }

@@ -134,11 +134,12 @@ type bars struct {
 	whole *mpb.Bar
 	stage *mpb.Bar
 	node  string
+	began time.Time
 	note  atomic.Pointer[string] // what the stage says of itself; read while the bar is drawn
 }
 
 func newBars(w io.Writer) *bars {
-	return &bars{pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
+	return &bars{began: time.Now(), pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
 }
 
 func (b *bars) event(ev pipeline.Event) {
@@ -161,6 +162,9 @@ func (b *bars) event(ev pipeline.Event) {
 
 // run shows the whole run, which a single load is not.
 func (b *bars) run(ev pipeline.Event) {
+	if b.whole == nil && time.Since(b.began) < barDelay {
+		return
+	}
 	if b.whole == nil {
 		b.whole = b.pool.AddBar(0, mpb.PrependDecorators(decor.Name("run", decor.WC{W: 24, C: decor.DindentRight})), mpb.AppendDecorators(decor.CountersNoUnit("%d/%d")))
 	}
@@ -169,7 +173,7 @@ func (b *bars) run(ev pipeline.Event) {
 }
 
 func (b *bars) advance(ev pipeline.Event) {
-	if ev.Total <= 0 {
+	if ev.Total <= 0 || time.Since(b.began) < barDelay {
 		return
 	}
 	b.note.Store(&ev.Text)

@@ -41,7 +41,9 @@ func runRm(c *call) error {
 		}
 		runs = append(runs, ref.Digest)
 	}
-	removed, err := s.Remove(c.ctx, runs, c.Bool("force"))
+	ctx, done := c.showing()
+	removed, err := s.Remove(ctx, runs, c.Bool("force"))
+	done()
 	var used *archive.UsedError
 	switch {
 	case errors.As(err, &used):

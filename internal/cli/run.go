@@ -97,7 +97,8 @@ func execute(c *call, l *loaded) (err error) {
 	defer func() { err = errors.Join(err, release()) }()
 	shown := c.progress()
 	opts.Events = shown.event
-	ctx := c.ctx
+	ctx, done := c.storing(shown)
+	defer done()
 	if opts.Rehash = c.Bool("rehash"); opts.Rehash {
 		ctx = archive.WithRehash(ctx)
 	}
