@@ -39,7 +39,7 @@ func (r *Recorder) reset(ctx context.Context) error {
 		if h.Fail {
 			return fmt.Errorf("reset: %w", err)
 		}
-		r.find("observe.reset", schemas.SeverityWarning, "a cache may still hold what earlier requests left", "reset: %s", st.LastError)
+		r.find("observe.reset", schemas.SeverityWarning, "read in the service's documents how its caches are emptied: they may still hold what earlier requests left", "reset: %s", st.LastError)
 	}
 	st.From = strings.Join(asked, ", ")
 	if st.Errors > 0 {
