@@ -124,6 +124,7 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
 	defer src.close()
+	defer boundMemory(len(src.found) > manyEntries)()
 	blobs, err := s.putFiles(ctx, src)
 	if err != nil {
 		return none, "", err

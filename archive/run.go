@@ -83,6 +83,7 @@ func (r *Run) decode(read func(d v1.Descriptor, name string) ([]byte, error)) er
 func (r *Run) readFiles() error {
 	in, size, err := r.openFiles()
 	if err == nil {
+		defer boundMemory(size > longTreeDoc)()
 		err = drainDoc(in, func(in io.Reader) (err error) {
 			r.Files, err = collectTree(in, size)
 			return err
@@ -207,6 +208,7 @@ func (r *Run) Materialize(ctx context.Context, sub, dir string) error {
 	if r.folder != "" {
 		return fmt.Errorf("materialize %s of run %s: it is extracted in %s", sub, r.Digest.Short(), r.folder)
 	}
+	defer boundMemory(len(r.Files.Entries) > manyEntries)()
 	if err := r.layout.materialize(ctx, r.Files, sub, dir); err != nil {
 		return fmt.Errorf("materialize from run %s: %w", r.Digest.Short(), err)
 	}
@@ -224,6 +226,7 @@ func (r *Run) Extract(ctx context.Context, dir string) error {
 	if err := emptyOrMissing(dir); err != nil {
 		return fail(err)
 	}
+	defer boundMemory(len(r.Files.Entries) > manyEntries)()
 	err := writeFolder(ctx, dir, true, func(root *durable.Root) error {
 		if err := r.extractDocuments(root); err != nil {
 			return err

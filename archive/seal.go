@@ -32,7 +32,12 @@ func (s *Store) Seal(ctx context.Context, req schemas.SealRequest) (schemas.Dige
 		return fail(err)
 	}
 	x := &sealing{s: s, run: req.Run, seen: map[schemas.Digest]bool{}}
-	list, err := x.files(ctx)
+	mounts, err := mountsOf(x.run)
+	if err != nil {
+		return fail(err)
+	}
+	defer boundMemory(s.largeMounts(mounts))()
+	list, err := x.files(ctx, mounts)
 	if err != nil {
 		return fail(err)
 	}
@@ -75,11 +80,7 @@ func checkSealRequest(req schemas.SealRequest) error {
 
 // files makes the file list from the trees of stages and services, and packs it
 // anew when the manifest would have too many layers.
-func (x *sealing) files(ctx context.Context) (schemas.Tree, error) {
-	mounts, err := mountsOf(x.run)
-	if err != nil {
-		return schemas.Tree{}, err
-	}
+func (x *sealing) files(ctx context.Context, mounts []mount) (schemas.Tree, error) {
 	list, err := fileList(mounts, func(m mount, each func(schemas.TreeEntry) error) (schemas.Tree, error) {
 		return x.s.eachEntry(m.tree, each)
 	})

@@ -231,6 +231,7 @@ func (l *Layout) readTree(d schemas.Digest) (t schemas.Tree, err error) {
 	if err != nil {
 		return t, err
 	}
+	defer boundMemory(size > longTreeDoc)()
 	err = drainDoc(r, func(r io.Reader) error {
 		t, err = collectTree(r, size)
 		return err

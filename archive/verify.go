@@ -135,6 +135,7 @@ func (v *verifier) layout(ctx context.Context, l *Layout) error {
 	if !v.head(raw, err) {
 		return ctx.Err()
 	}
+	defer boundMemory(v.large())()
 	v.checkIndex(l, int64(len(raw)))
 	docs := l.documentsOf(v.manifest)
 	v.doc = func(d schemas.Digest, _ string) ([]byte, error) { return docs.read(d) }
@@ -146,6 +147,11 @@ func (v *verifier) layout(ctx context.Context, l *Layout) error {
 		return err
 	}
 	return v.content(ctx, l)
+}
+
+// large says whether the run has many files.
+func (v *verifier) large() bool {
+	return layersOf(v.manifest, MediaFiles)[0].Size > longTreeDoc
 }
 
 // head takes the manifest's bytes. Without a sound manifest there is nothing

@@ -21,6 +21,7 @@ func (v *verifier) folder(ctx context.Context, dir string) error {
 	if !v.head(raw, err) {
 		return ctx.Err()
 	}
+	defer boundMemory(v.large())()
 	v.doc = func(d schemas.Digest, title string) ([]byte, error) {
 		b, err := readLimited(filepath.Join(dir, filepath.FromSlash(title)), maxDocBytes)
 		if err != nil {
