@@ -13,6 +13,7 @@ import (
 
 	"assay/archive"
 	"assay/internal/durable"
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
@@ -133,6 +134,7 @@ func (d *diagnosis) fileSystem(dir string) {
 	} else {
 		d.add("disk", schemas.SeverityPass, "disk", "", "%s free at %s (%s)", schemas.Size(use.Free), dir, use.Fstype)
 	}
+	d.shared(statcache.DiskOf(dir))
 	tmp, err := durable.TempDir(dir)
 	if err != nil {
 		d.add("write", schemas.SeverityError, "file system", "make the folder writable, or name another store", "%v", err)
@@ -150,6 +152,24 @@ func (d *diagnosis) fileSystem(dir string) {
 	}
 	if err := durable.RemoveAll(tmp); err != nil {
 		d.add("write", schemas.SeverityError, "file system", "", "%v", err)
+	}
+}
+
+// shared says what the kind of file system means for a store.
+func (d *diagnosis) shared(kind statcache.Disk, name string, err error) {
+	const id, subject = "file-system", "file system"
+	switch {
+	case err != nil:
+		d.add(id, schemas.SeverityUnknown, subject, "", "%v", err)
+	case kind == statcache.Local:
+		d.add(id, schemas.SeverityPass, subject, "", "%s is a local file system", name)
+	case kind == statcache.Network:
+		d.add(id, schemas.SeverityWarning, subject, "keep the store on a local disk and push or copy sealed runs; never write to one store from several hosts",
+			"%s is shared with other hosts: reading and verifying is safe there, writing from one host at a time is as durable as its server, writing from several is not safe, and nothing is remembered of files on it", name)
+	case kind == statcache.Memory:
+		d.add(id, schemas.SeverityWarning, subject, "put a store that is to stay on a disk", "%s lies in memory: the store is gone with the next boot, and every file is read anew each time", name)
+	default:
+		d.add(id, schemas.SeverityInfo, subject, "", "%s is not known to assay: its locks and renames are tried, and every file is read anew each time; if other hosts can write to it, keep the store elsewhere", name)
 	}
 }
 

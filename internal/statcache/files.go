@@ -6,8 +6,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Stamp is what stat says of a file's identity and last change. Times are
@@ -129,22 +127,4 @@ func (f *Files) onLocalDisk(dev uint64, path string) bool {
 		f.local[dev] = yes
 	}
 	return yes
-}
-
-// LocalDisk says whether path lies on a file system of this host that is known
-// to keep inodes and to stamp changes with this host's clock.
-//
-// A tmpfs is none: after a reboot it gives the same device and inode numbers to
-// other files, at times that may be the same too where the clock is set late.
-func LocalDisk(path string) bool {
-	var st unix.Statfs_t
-	if unix.Statfs(path, &st) != nil {
-		return false
-	}
-	switch uint32(st.Type) {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
-		unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */, 0xca451a4e /* bcachefs */ :
-		return true
-	}
-	return false
 }

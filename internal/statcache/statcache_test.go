@@ -269,3 +269,22 @@ func TestRacyIsNotRemembered(t *testing.T) {
 		t.Error("a file that changed while it was read is remembered")
 	}
 }
+
+func TestDiskOf(t *testing.T) {
+	for path, want := range map[string]Disk{"/dev/shm": Memory, "/proc": Other} {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if kind, name, err := DiskOf(path); err != nil || kind != want || name == "" {
+			t.Errorf("%s is %s (%s), %v; want %s", path, kind, name, err, want)
+		}
+	}
+	if _, _, err := DiskOf(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("nothing has a file system")
+	}
+	for magic, want := range map[uint32]Disk{0x6969: Network, 0xff534d42: Network, 0xfe534d42: Network, 0x0bd00bd0: Network, 0xef53: Local, 0x58465342: Local, 0x9123683e: Local, 0x01021994: Memory, 0x65735546: Other} {
+		if got := disks[magic]; got.kind != want {
+			t.Errorf("0x%x is %+v, want %s", magic, got, want)
+		}
+	}
+}
