@@ -10,7 +10,7 @@ LDFLAGS   := -s -w -X assay/internal/cli.version=$(VERSION) -X assay/internal/cl
 GOLANGCI  ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: build quickstart test race lint fuzz soak bench bench-archive bench-client ci help
+.PHONY: build quickstart test race lint fuzz soak bench bench-archive bench-client real ci help
 
 build: ## bin/assay, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/assay ./cmd/assay
@@ -45,6 +45,9 @@ bench-archive: ## the archive against cp, openssl, restic, borg, find (BENCH_FUL
 
 bench-client: ## how exact the load client's stamps are (BENCH_ROUNDS=5 for figures to publish)
 	$(GO) run ./bench/client
+
+real: build ## a real engine and model, run and verified (installed into .real: minutes of compiling, 1 GB)
+	GO=$(GO) bash .ci/real
 
 ci: lint test race ## what every change must pass
 	bash .ci/fuzz $(FUZZTIME)
