@@ -2,8 +2,13 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"assay/internal/durable"
@@ -21,6 +26,7 @@ const (
 
 	RequestsFile   = "requests.csv"
 	TokensFile     = "tokens.csv"
+	FitsFile       = "fits.json"
 	ResultFile     = "result.json"
 	ConditionsFile = "conditions.json"
 )
@@ -63,6 +69,9 @@ func run(ctx context.Context, task *pipeline.Task) error {
 		return err
 	}
 	if err := writeRows(filepath.Join(dir, RequestsFile), in, sim.Rows); err != nil {
+		return err
+	}
+	if err := p.writeFits(dir); err != nil {
 		return err
 	}
 	conds, err := p.conditions(ctx, set, sim)
@@ -157,7 +166,7 @@ func (y system) point(set schemas.Settings, in serving.Input, slo schemas.SLO) (
 	if c.Device, err = serving.FindDevice(y.device); err != nil {
 		return p, err
 	}
-	if p.fits, p.source, err = serving.Latencies(set.Text("profiles"), c.Device.Name, bases); err != nil {
+	if p.fits, p.source, err = latencies(set, c.Device.Name, bases); err != nil {
 		return p, err
 	}
 	if set.Has("memory_gb") {
@@ -168,6 +177,61 @@ func (y system) point(set schemas.Settings, in serving.Input, slo schemas.SLO) (
 	}
 	p.cfg = c
 	return p, c.Check()
+}
+
+// latencies are those that the stage states, else those of its profiles, else the
+// built-in ones.
+func latencies(set schemas.Settings, device string, bases []serving.BaseModel) (map[string]serving.Fit, string, error) {
+	stated := set.Tables("latencies")
+	if len(stated) == 0 {
+		return serving.Latencies(set.Text("profiles"), device, bases)
+	}
+	if set.Has("profiles") {
+		return nil, "", errors.New("profiles and latencies are both given: say one")
+	}
+	fits := map[string]serving.Fit{}
+	var sources []string
+	for _, t := range stated {
+		var f serving.Fit
+		for name, into := range map[string]*serving.Coefficients{"prefill": &f.Prefill, "decode": &f.Decode} {
+			if err := coefficients(t.List(name), into); err != nil {
+				return nil, "", fmt.Errorf("latencies of %s: %s: %w", t.Text("model"), name, err)
+			}
+		}
+		fits[t.Text("model")] = f
+		if !slices.Contains(sources, t.Text("source")) {
+			sources = append(sources, t.Text("source"))
+		}
+	}
+	for _, m := range bases {
+		if _, ok := fits[m.Name]; !ok {
+			return nil, "", fmt.Errorf("latencies: there are none of %s, which the workload uses", m.Name)
+		}
+	}
+	return fits, "stated: " + strings.Join(sources, "; "), nil
+}
+
+func coefficients(list []string, into *serving.Coefficients) error {
+	if len(list) != len(into) {
+		return fmt.Errorf("%d coefficients: want %d", len(list), len(into))
+	}
+	for i, text := range list {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%q: want a finite number", text)
+		}
+		into[i] = v
+	}
+	return nil
+}
+
+// writeFits archives the coefficients that were used as a file of its own.
+func (p point) writeFits(dir string) error {
+	b, err := schemas.Encode(map[string]any{"device": p.cfg.Device.Name, "source": p.source, "fits": p.fits})
+	if err != nil {
+		return fmt.Errorf("fits: %w", err)
+	}
+	return put(filepath.Join(dir, FitsFile), append(b, '\n'))
 }
 
 func slo(set schemas.Settings) schemas.SLO {

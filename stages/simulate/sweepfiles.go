@@ -70,6 +70,9 @@ func (s *sweep) write(task *pipeline.Task, panel schemas.Panel) error {
 	if err := put(filepath.Join(dir, RequestsFile), requests.Bytes()); err != nil {
 		return err
 	}
+	if err := s.cells[0].p.writeFits(dir); err != nil {
+		return err
+	}
 	if s.tokens {
 		if err := s.writeTokens(filepath.Join(dir, TokensFile)); err != nil {
 			return err
