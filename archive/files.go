@@ -128,7 +128,7 @@ func (l *listing) join(dir, name string) string {
 
 // union sorts the entries and drops those that are there twice.
 func (l *listing) union(mounts []mount) ([]schemas.TreeEntry, error) {
-	sortByPath(l.entries)
+	permute(l.entries, orderByPath(l.entries))
 	out := l.entries[:0]
 	for _, e := range l.entries {
 		if len(out) == 0 || out[len(out)-1].Path != e.Path {
@@ -141,30 +141,38 @@ func (l *listing) union(mounts []mount) ([]schemas.TreeEntry, error) {
 	return out, nil
 }
 
-// sortByPath keeps entries of one path in their order. It sorts numbers, since
-// entries are long, and needs no second list of them.
-func sortByPath(list []schemas.TreeEntry) {
+// orderByPath says which entry comes first, second and so on; those of one path
+// keep their order. Numbers are sorted, since entries are long. Nil: as they are.
+func orderByPath(list []schemas.TreeEntry) []int32 {
 	if slices.IsSortedFunc(list, func(a, b schemas.TreeEntry) int { return strings.Compare(a.Path, b.Path) }) {
-		return
+		return nil
 	}
-	from := make([]int32, len(list))
-	for i := range from {
-		from[i] = int32(i)
+	order := make([]int32, len(list))
+	for i := range order {
+		order[i] = int32(i)
 	}
-	slices.SortFunc(from, func(a, b int32) int {
+	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(strings.Compare(list[a].Path, list[b].Path), cmp.Compare(a, b))
 	})
-	for i := range from {
+	return order
+}
+
+// permute puts list[order[i]] at i, without a second list.
+func permute[T any](list []T, order []int32) {
+	for i := range order {
 		held := list[i]
-		for at := i; from[at] >= 0; {
-			next := int(from[at])
-			from[at] = -1
-			if next == i {
+		for at := i; order[at] >= 0; {
+			next := order[at]
+			order[at] = ^next // done
+			if int(next) == i {
 				list[at] = held
 				break
 			}
-			list[at], at = list[next], next
+			list[at], at = list[next], int(next)
 		}
+	}
+	for i := range order {
+		order[i] = ^order[i]
 	}
 }
 

@@ -23,7 +23,9 @@ type treeSource struct {
 	dir    string
 	root   *os.Root
 	opener *opener
-	found  []scanned
+	// by path; stamps are dropped once all files are stored
+	entries []schemas.TreeEntry
+	stamps  []statcache.Stamp
 }
 
 // openTree lists the folder.
@@ -34,7 +36,7 @@ func openTree(ctx context.Context, dir string) (*treeSource, error) {
 	}
 	t := &treeSource{dir: dir, root: root}
 	if t.opener, err = newOpener(root); err == nil {
-		t.found, err = scan(ctx, dir, root)
+		t.entries, t.stamps, err = scan(ctx, dir, root)
 	}
 	if err != nil {
 		t.close()
@@ -50,12 +52,12 @@ func (t *treeSource) close() {
 	_ = t.root.Close()
 }
 
-func (t *treeSource) full(i int) string { return filepath.Join(t.dir, t.found[i].entry.Path) }
+func (t *treeSource) full(i int) string { return filepath.Join(t.dir, t.entries[i].Path) }
 
 // openFile opens a scanned file and makes sure it is still the one that was
 // scanned, not a link put in its place.
 func (t *treeSource) openFile(i int) (*os.File, error) {
-	f, err := t.root.OpenFile(t.found[i].entry.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := t.root.OpenFile(t.entries[i].Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", t.full(i), err)
 	}
@@ -77,7 +79,7 @@ func (t *treeSource) same(i int, info fs.FileInfo) error {
 }
 
 func (t *treeSource) sameStamp(i int, now statcache.Stamp, regular bool) error {
-	was := t.found[i].stamp
+	was := t.stamps[i]
 	was.CTime, now.CTime = 0, 0 // a new link or mode is no other content
 	if was != now || !regular {
 		return errors.New("it changed while it was being stored")
@@ -124,17 +126,12 @@ func (s *Store) PutTree(ctx context.Context, dir string) (schemas.Tree, schemas.
 		return none, "", fmt.Errorf("store tree: %w", err)
 	}
 	defer src.close()
-	defer boundMemory(len(src.found) > manyEntries)()
+	defer boundMemory(len(src.entries) > manyEntries)()
 	blobs, err := s.putFiles(ctx, src)
 	if err != nil {
 		return none, "", err
 	}
-	entries := make([]schemas.TreeEntry, len(src.found))
-	for i := range src.found {
-		entries[i] = src.found[i].entry
-	}
-	src.found = nil // many entries are much memory
-	return s.putTreeDoc(entries, blobs)
+	return s.putTreeDoc(src.entries, blobs)
 }
 
 // putFiles stores the content of all files and fills in digests and parts. Once
@@ -143,8 +140,8 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 	s.caches.open(s)
 	var total int64
 	var small, large []int
-	for i := range src.found {
-		switch e := &src.found[i].entry; {
+	for i := range src.entries {
+		switch e := &src.entries[i]; {
 		case e.Kind != schemas.EntryFile:
 		case e.Size >= largeFileBytes:
 			large = append(large, i)
@@ -158,7 +155,7 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 			_ = f.Close()
 			e.Digest = emptyDigest()
 		}
-		total += src.found[i].entry.Size
+		total += src.entries[i].Size
 	}
 	rehash, _ := ctx.Value(rehashKey{}).(bool)
 	x := &treePut{s: s, src: src, rehash: rehash, progress: newMeter(ctx, PhaseStore, total)}
@@ -176,6 +173,7 @@ func (s *Store) putFiles(ctx context.Context, src *treeSource) ([]schemas.Blob, 
 	if err = errors.Join(err, x.disk.Wait()); err != nil || len(blobs) == 0 {
 		return nil, err
 	}
+	src.stamps = nil // many stamps are much memory
 	return blobs, errors.Join(s.syncBlobs(), s.caches.save())
 }
 
@@ -187,7 +185,7 @@ func (x *treePut) known(i int) (sum statcache.Sum, flat, ok bool) {
 	if x.rehash {
 		return sum, false, false
 	}
-	return x.s.caches.files.LookupMarked(x.src.found[i].stamp)
+	return x.s.caches.files.LookupMarked(x.src.stamps[i])
 }
 
 func newGroup(ctx context.Context) (*errgroup.Group, context.Context) {

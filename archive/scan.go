@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"unicode/utf8"
@@ -26,29 +24,45 @@ type scanned struct {
 	stamp statcache.Stamp
 }
 
-// scan lists everything below root, byte-sorted by path. Whatever is no file,
-// folder or symbolic link that stays inside, or cannot be read, is an error: an
-// entry left out would be a digest that lies.
-func scan(ctx context.Context, dir string, root *os.Root) ([]scanned, error) {
+// scan lists everything below root, byte-sorted by path, and what stat
+// said of each. Whatever is no file, folder or symbolic link that stays inside, or
+// cannot be read, is an error: an entry left out would be a digest that lies.
+func scan(ctx context.Context, dir string, root *os.Root) ([]schemas.TreeEntry, []statcache.Stamp, error) {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	s := &scanner{ctx: gctx, dir: dir, root: root, group: group, progress: newMeter(ctx, PhaseScan, 0)}
 	group.Go(func() error { return s.folder("") })
 	if err := group.Wait(); err != nil {
-		return nil, errors.Join(ctx.Err(), err)
+		return nil, nil, errors.Join(ctx.Err(), err)
 	}
 	s.progress.end()
-	slices.SortFunc(s.out, func(a, b scanned) int { return strings.Compare(a.entry.Path, b.entry.Path) })
-	entries := make([]schemas.TreeEntry, 0, 16)
-	for i := range s.out {
-		if s.out[i].entry.Kind == schemas.EntrySymlink {
-			entries = append(entries, s.out[i].entry)
+	entries, stamps := s.sorted()
+	links := make([]schemas.TreeEntry, 0, 16)
+	for i := range entries {
+		if entries[i].Kind == schemas.EntrySymlink {
+			links = append(links, entries[i])
 		}
 	}
-	if err := checkLinks(entries); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+	if err := checkLinks(links); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return s.out, nil
+	return entries, stamps, nil
+}
+
+// sorted takes what was found apart: stamps are needed for a shorter time than
+// entries, and there may be a million of both.
+func (s *scanner) sorted() ([]schemas.TreeEntry, []statcache.Stamp) {
+	entries, stamps := make([]schemas.TreeEntry, 0, s.count), make([]statcache.Stamp, 0, s.count)
+	for n, folder := range s.out {
+		for i := range folder {
+			entries, stamps = append(entries, folder[i].entry), append(stamps, folder[i].stamp)
+		}
+		s.out[n] = nil
+	}
+	order := orderByPath(entries)
+	permute(entries, order)
+	permute(stamps, order)
+	return entries, stamps
 }
 
 // scanner lists folders, several at a time.
@@ -59,8 +73,9 @@ type scanner struct {
 	group    *errgroup.Group
 	progress *meter
 
-	mu  sync.Mutex
-	out []scanned
+	mu    sync.Mutex
+	out   [][]scanned // by folder
+	count int
 }
 
 func (s *scanner) folder(rel string) error {
@@ -73,8 +88,9 @@ func (s *scanner) folder(rel string) error {
 	}
 	s.progress.add(int64(len(found)))
 	s.mu.Lock()
-	s.out = append(s.out, found...)
-	n := len(s.out)
+	s.out = append(s.out, found)
+	s.count += len(found)
+	n := s.count
 	s.mu.Unlock()
 	if n > maxEntries {
 		return fmt.Errorf("%s: more than %d entries", s.dir, maxEntries)

@@ -110,7 +110,7 @@ func (f smallFile) Read(b []byte) (n int, err error) {
 // openSmall opens a scanned file and makes sure it is still the one that was
 // scanned, not a link put in its place.
 func (t *treeSource) openSmall(i int) (smallFile, error) {
-	f, err := t.opener.open(t.found[i].entry.Path)
+	f, err := t.opener.open(t.entries[i].Path)
 	if err != nil {
 		return f, fmt.Errorf("store %s: %w", t.full(i), err)
 	}

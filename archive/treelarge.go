@@ -38,7 +38,7 @@ func (x *treePut) largeFiles(ctx context.Context, large []int) ([]schemas.Blob, 
 func (x *treePut) large(ctx context.Context, i int) ([]schemas.Blob, error) {
 	if sum, _, ok := x.known(i); ok {
 		if blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:]), false); ok || err != nil {
-			x.progress.add(x.src.found[i].entry.Size)
+			x.progress.add(x.src.entries[i].Size)
 			return blobs, err
 		}
 	}
@@ -58,7 +58,7 @@ func (x *treePut) large(ctx context.Context, i int) ([]schemas.Blob, error) {
 }
 
 func (x *treePut) readLarge(ctx context.Context, i int, f *os.File) ([]schemas.Blob, error) {
-	e := &x.src.found[i].entry
+	e := &x.src.entries[i]
 	began := time.Now()
 	squeeze, sample, err := sampleFile(f, e.Size)
 	if err != nil {
@@ -105,7 +105,7 @@ func (x *treePut) readLarge(ctx context.Context, i int, f *os.File) ([]schemas.B
 
 // hashFirst reads a file that may be stored already.
 func (x *treePut) hashFirst(ctx context.Context, i int, f *os.File, began time.Time) ([]schemas.Blob, bool, error) {
-	e := &x.src.found[i].entry
+	e := &x.src.entries[i]
 	h := sha256.New()
 	if err := pump(ctx, io.NewSectionReader(f, 0, e.Size), e.Size, h); err != nil {
 		return nil, false, err
@@ -129,7 +129,7 @@ func partKey(file schemas.Digest, n int) []byte {
 
 // storedParts fills in the parts of a file whose content is stored already.
 func (x *treePut) storedParts(i int, d schemas.Digest, read bool) ([]schemas.Blob, bool, error) {
-	e := &x.src.found[i].entry
+	e := &x.src.entries[i]
 	var blobs []schemas.Blob
 	var parts []schemas.Part
 	for n, left := 0, e.Size; left > 0; n, left = n+1, left-min(left, partLimit) {

@@ -21,8 +21,8 @@ import (
 // fills in their digests and parts.
 func (x *treePut) packFiles(ctx context.Context, small []int) ([]schemas.Blob, error) {
 	buckets := bucketFiles(len(small),
-		func(i int) string { return x.src.found[small[i]].entry.Path },
-		func(i int) int64 { return x.src.found[small[i]].entry.Size })
+		func(i int) string { return x.src.entries[small[i]].Path },
+		func(i int) int64 { return x.src.entries[small[i]].Size })
 	blobs := make([]schemas.Blob, len(buckets))
 	parts := make([]schemas.Part, len(small)) // one allocation for all
 	group, gctx := newGroup(ctx)
@@ -33,7 +33,7 @@ func (x *treePut) packFiles(ctx context.Context, small []int) ([]schemas.Blob, e
 		files := make([]int, len(bucket))
 		for i, b := range bucket {
 			files[i] = small[b]
-			x.src.found[small[b]].entry.Parts = parts[b : b+1 : b+1]
+			x.src.entries[small[b]].Parts = parts[b : b+1 : b+1]
 		}
 		group.Go(func() (err error) {
 			blobs[n], err = x.pack(gctx, files)
@@ -107,7 +107,7 @@ func (x *treePut) lookup(files []int, flat []bool) (all bool) {
 		if !ok {
 			return false
 		}
-		x.src.found[i].entry.Digest, flat[n] = schemas.DigestFromSum(sum[:]), mark
+		x.src.entries[i].Digest, flat[n] = schemas.DigestFromSum(sum[:]), mark
 	}
 	return true
 }
@@ -126,7 +126,7 @@ func (x *treePut) packKey(order []int, flat []bool) []byte {
 	buf := binary.LittleEndian.AppendUint64(nil, random)
 	h.Write(buf)
 	for _, i := range order {
-		e := &x.src.found[i].entry
+		e := &x.src.entries[i]
 		mode := byte(0)
 		if e.Executable {
 			mode = 1
@@ -145,7 +145,7 @@ func (x *treePut) packed(order []int, b schemas.Blob, offsets []int64) error {
 	}
 	at := int64(0)
 	for n, i := range order {
-		e := &x.src.found[i].entry
+		e := &x.src.entries[i]
 		if offsets == nil {
 			head, err := headerBytes(e.Path, e.Executable, e.Size)
 			if err != nil {
@@ -213,7 +213,7 @@ func (x *treePut) load(ctx context.Context, p *packImage, i int) (flat bool, err
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	e := &x.src.found[i].entry
+	e := &x.src.entries[i]
 	f, err := x.src.openSmall(i)
 	if err != nil {
 		return false, err
@@ -280,7 +280,7 @@ func (x *treePut) settleStamp(i int, now statcache.Stamp, regular bool, err erro
 	if err != nil {
 		return fmt.Errorf("store %s: it changed while it was read, or cannot be read: %w", x.src.full(i), err)
 	}
-	x.s.caches.files.RememberMarked(x.src.found[i].stamp, now, began, sum, flat, x.src.dir)
+	x.s.caches.files.RememberMarked(x.src.stamps[i], now, began, sum, flat, x.src.dir)
 	return nil
 }
 

@@ -56,8 +56,8 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 	}
 	defer src.close()
 	at := map[string]int{}
-	for i, f := range src.found {
-		at[f.entry.Path] = i
+	for i := range src.entries {
+		at[src.entries[i].Path] = i
 	}
 	m := newMeter(ctx, PhaseVerify, sumBytes(v.files.Entries))
 	group, gctx := newGroup(ctx)
@@ -71,8 +71,8 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 		}
 		group.Go(func() error { return v.extractedEntry(gctx, src, i, e, m) })
 	}
-	for _, f := range src.found {
-		if p := f.entry.Path; !listed[p] && !isRunDocument(p) {
+	for i := range src.entries {
+		if p := src.entries[i].Path; !listed[p] && !isRunDocument(p) {
 			v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
 				Message: "it is in the folder and is no part of the run"})
 		}
@@ -98,7 +98,7 @@ func (v *verifier) fileFault(e schemas.TreeEntry, id, format string, args ...any
 }
 
 func (v *verifier) extractedEntry(ctx context.Context, src *treeSource, i int, want schemas.TreeEntry, m *meter) error {
-	got := src.found[i].entry
+	got := src.entries[i]
 	got.Digest, got.Parts = want.Digest, nil
 	want.Parts = nil
 	if !sameEntry(got, want) {
