@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -24,36 +25,39 @@ var (
 )
 
 // maxLine bounds a line of the log.
-const maxLine = 1 << 20
+const maxLine = 1 << 16
 
 // readLog takes the accounts of a log, in its order.
 func readLog(r io.Reader) ([]account, error) {
 	var all []account
 	var a account
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
-	for n := 1; lines.Scan(); n++ {
-		line := lines.Text()
-		var err error
-		if m := promptLine.FindStringSubmatch(line); m != nil {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for n := 1; ; n++ {
+		line, _, err := lines.ReadLine() // a longer line comes in pieces, none of which is an account
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m := promptLine.FindSubmatch(line); m != nil {
 			a = account{}
 			a.promptMs, a.promptTokens, err = pair(m)
-		} else if m := evalLine.FindStringSubmatch(line); m != nil {
+		} else if m := evalLine.FindSubmatch(line); m != nil {
 			a.evalMs, a.evalRuns, err = pair(m)
-		} else if m := totalLine.FindStringSubmatch(line); m != nil {
-			a.totalMs, err = strconv.ParseFloat(m[1], 64)
+		} else if m := totalLine.FindSubmatch(line); m != nil {
+			a.totalMs, err = strconv.ParseFloat(string(m[1]), 64)
 			all = append(all, a)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	return all, lines.Err()
 }
 
-func pair(m []string) (ms float64, n int, err error) {
-	if ms, err = strconv.ParseFloat(m[1], 64); err == nil {
-		n, err = strconv.Atoi(m[2])
+func pair(m [][]byte) (ms float64, n int, err error) {
+	if ms, err = strconv.ParseFloat(string(m[1]), 64); err == nil {
+		n, err = strconv.Atoi(string(m[2]))
 	}
 	return ms, n, err
 }
