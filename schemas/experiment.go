@@ -18,6 +18,7 @@ const (
 	TreeV1          = "assay/tree/v1"
 	RunV1           = "assay/run/v1"
 	ReportV1        = "assay/report/v1"
+	ProbeV1         = "assay/probe/v1"
 	ResultV1        = "assay/result/v1"
 )
 

@@ -8,7 +8,7 @@ func allCommands() []*command {
 		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(),
 		pushCommand(), pullCommand(),
 		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
-		replayCommand(), simulateCommand(), emulateCommand(),
+		replayCommand(), probeCommand(), simulateCommand(), emulateCommand(),
 		schemaCommand(), initCommand(), doctorCommand(), versionCommand(), completionCommand(), workerCommand(),
 	}
 }

@@ -22,8 +22,9 @@ const (
 // prober asks a service about itself. It has connections of its own, uses no
 // proxy, and follows no redirect: the service that was named has to answer.
 type prober struct {
-	base   string
-	client *http.Client
+	base    string
+	client  *http.Client
+	headers http.Header // added to what is sent
 }
 
 func newProber(base string) *prober {
@@ -43,6 +44,9 @@ func (p *prober) open(ctx context.Context, path string) (*http.Response, error) 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
 	if err != nil {
 		return nil, err
+	}
+	for name, values := range p.headers {
+		req.Header[name] = values
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {

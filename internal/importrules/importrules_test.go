@@ -27,7 +27,7 @@ var rows = [][]string{
 	{"pipeline", "preflight", "preflight/*", "archive", "archive/*", "experiments", "experiments/*"},
 	{"stages/*"},
 	{"stages"},
-	{"internal/audit", "internal/rerun", "internal/export", "internal/sign"},
+	{"internal/audit", "internal/probe", "internal/rerun", "internal/export", "internal/sign"},
 	{"internal/cli"},
 	{"internal/crashtest"}, // kills whole runs: tests only
 	{"cmd/assay", "bench", "bench/*"},
@@ -42,6 +42,7 @@ var owners = []struct {
 	{"github.com/vbauerster/mpb", []string{"internal/cli"}},
 	{"github.com/jedib0t/go-pretty", []string{"internal/cli"}},
 	{"github.com/BurntSushi/toml", []string{"experiments"}},
+	{"go.yaml.in/yaml", []string{"internal/engines/aegaeon"}},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"schemas"}},
 	{"github.com/google/go-containerregistry", []string{"archive", "archive/remote"}},
 	{registryTransport, []string{"archive/remote"}},
