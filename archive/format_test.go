@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -150,5 +151,40 @@ func TestRecipeByHand(t *testing.T) {
 	out, err := exec.Command("sh", "-c", "zstd -dcq <\"$0\" | tar -t", filepath.Join(dir, blobName(digestOf(pack)))).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "logs/stage.log\n") {
 		t.Errorf("tar lists %q, %v", out, err)
+	}
+}
+
+// FORMAT.md names every finding of verify and fsck.
+func TestFormatNamesFindings(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := regexp.MustCompile(`"((?:archive|fsck)\.[a-z-]+)"|topic: "([a-z]+)"|where\{"([a-z]+)"`)
+	n := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range id.FindAllSubmatch(b, -1) {
+			name := string(m[1])
+			if topic := string(m[2]) + string(m[3]); topic != "" {
+				name = "archive.contradiction." + topic
+			}
+			if n++; !strings.Contains(string(text), "`"+name+"`") {
+				t.Errorf("%s has the finding %s, which FORMAT.md does not name", f, name)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d findings were found", n)
 	}
 }

@@ -31,7 +31,7 @@ func sourceFlag() cli.Flag {
 
 // rehashFlag distrusts what stat says.
 func rehashFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "rehash", Usage: "read every input and output, also files that look unchanged since they were last read"}
+	return &cli.BoolFlag{Name: "rehash", Usage: "read every input and output, also files that look unchanged since they were last read: finds what stat cannot show, as a write through a mapping made before"}
 }
 
 // loaded is a valid experiment with its plan.
