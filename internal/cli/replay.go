@@ -19,14 +19,17 @@ const replayFile = "replay"
 func replayCommand() *command {
 	return &command{
 		name: "replay", args: "--csv FILE --url URL", summary: "replay a CSV of arrivals against a service that is up, and archive it",
-		details: "A shortcut for an experiment with one attached OpenAI-compatible service: same\npipeline, same archive. Both CSV forms of Aegaeon's tools are read.",
-		example: "assay replay --csv trace.csv --url http://127.0.0.1:8000 --models qwen,llama --speed 20",
+		details: "A shortcut for an experiment with one attached OpenAI-compatible service: same\npipeline, same archive. Both CSV forms of Aegaeon's tools are read.\nRequests are sent when the CSV says, or with --concurrency as others end.",
+		example: "assay replay --csv trace.csv --url http://127.0.0.1:8000 --models qwen,llama --speed 20\n  assay replay --csv trace.csv --url http://127.0.0.1:8000 --concurrency 16 --duration 2m",
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "csv", Usage: "`FILE` of arrivals"},
 			&cli.StringFlag{Name: "url", Usage: "base `URL` of the service, without /v1"},
 			&cli.StringFlag{Name: "models", Usage: "the service's model names `A,B`, in the order of the workload's models (default: all that it lists, by name)"},
 			&cli.StringFlag{Name: "speed", Value: "1", Usage: "arrivals are `N` times as fast as written"},
 			&cli.StringFlag{Name: "window", Usage: "only arrivals in `FROM,TO` of the workload's own time, like 10s,60s"},
+			&cli.IntFlag{Name: "concurrency", Usage: "closed loop: `N` requests in flight, in the order and with the lengths of the CSV, whose times are not used"},
+			&cli.StringFlag{Name: "duration", Usage: "closed loop: begin no request after this `TIME`"},
+			&cli.StringFlag{Name: "at-end", Usage: "closed loop with --duration: `drain` (wait for those in flight, the default) or cut"},
 			&cli.StringFlag{Name: "slo-ttft", Value: "10s", Usage: "target `TIME` to first token"},
 			&cli.StringFlag{Name: "slo-tpot", Value: "100ms", Usage: "target `TIME` per output token"},
 			&cli.StringFlag{Name: "api", Value: "completions", Usage: "`NAME` of the endpoint: completions or chat"},
@@ -80,6 +83,9 @@ func replayExperiment(c *call) (*loaded, error) {
 	if c.String("window") != "" {
 		measure["window"] = strings.Split(c.String("window"), ",")
 	}
+	if err := closedLoop(c, measure); err != nil {
+		return nil, err
+	}
 	doc, err := json.Marshal(map[string]any{
 		"schema": schemas.ExperimentV1, "name": "replay", "title": "Replay of " + filepath.Base(csv),
 		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
@@ -99,4 +105,24 @@ func replayExperiment(c *call) (*loaded, error) {
 	}
 	exp.Source = nil // it was not made from a file
 	return planned(exp)
+}
+
+// closedLoop adds the keys of a replay that sends as requests end. A count of 0 is
+// for the experiment's own check to refuse.
+func closedLoop(c *call, measure map[string]any) error {
+	if !c.IsSet("concurrency") {
+		for _, name := range []string{"duration", "at-end"} {
+			if c.IsSet(name) {
+				return usagef("--%s belongs to --concurrency: without it the CSV says when requests arrive, and --window cuts it", name)
+			}
+		}
+		return nil
+	}
+	measure["concurrency"] = c.Int("concurrency")
+	for flag, key := range map[string]string{"duration": "duration", "at-end": "at_end"} {
+		if c.IsSet(flag) {
+			measure[key] = c.String(flag)
+		}
+	}
+	return nil
 }
