@@ -72,7 +72,7 @@ func (l *Layout) readIndex() (v1.IndexManifest, error) {
 	if err != nil {
 		return v1.IndexManifest{}, fmt.Errorf("read index of %s: %w", l.name, err)
 	}
-	x, err := parseIndex(b)
+	x, err := l.parse(b)
 	if err != nil {
 		return x, fmt.Errorf("read index of %s: %w: %w", l.name, ErrIndex, err)
 	}

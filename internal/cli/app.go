@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"assay/archive"
 )
 
 // command is one verb.
@@ -37,6 +39,7 @@ type call struct {
 	quiet  bool
 	wrote  *bool // a JSON document is out
 	temps  *cleanup
+	opened *archive.Store
 }
 
 // Run carries out one command line (without the program's name) and returns the

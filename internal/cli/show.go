@@ -66,7 +66,7 @@ func runShow(c *call) error {
 }
 
 func (c *call) tags(d schemas.Digest) ([]string, error) {
-	s, err := archive.Open(c.storeDir())
+	s, err := c.store()
 	if errors.Is(err, archive.ErrNotStore) {
 		return nil, nil
 	}

@@ -11,9 +11,21 @@ import (
 	"assay/schemas"
 )
 
+// store opens the store once for a command: what it has read of it serves again.
+func (c *call) store() (*archive.Store, error) {
+	if c.opened != nil {
+		return c.opened, nil
+	}
+	s, err := archive.Open(c.storeDir())
+	if err == nil {
+		c.opened = s
+	}
+	return s, err
+}
+
 // openStore opens the store for reading; a missing one is the caller's mistake.
 func (c *call) openStore() (*archive.Store, error) {
-	s, err := archive.Open(c.storeDir())
+	s, err := c.store()
 	if errors.Is(err, archive.ErrNotStore) || errors.Is(err, fs.ErrNotExist) {
 		return nil, withCode(ExitUsage, err)
 	}
@@ -25,7 +37,7 @@ func (c *call) resolve(ref string) (archive.Ref, error) {
 	if remote.IsReference(ref) {
 		return c.resolveRemote(ref)
 	}
-	s, err := archive.Open(c.storeDir())
+	s, err := c.store()
 	if errors.Is(err, archive.ErrNotStore) {
 		r, perr := archive.ResolvePath(c.ctx, ref)
 		if perr == nil {
