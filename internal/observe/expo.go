@@ -58,6 +58,15 @@ func EachSample(text []byte, typ func(name, kind []byte), sample func(Sample)) (
 	return bad, first
 }
 
+// cutWord returns the first word of b and what follows it.
+func cutWord(b []byte) (word, rest []byte) {
+	b = bytes.TrimLeft(b, " \t")
+	if i := bytes.IndexAny(b, " \t"); i >= 0 {
+		return b[:i], bytes.TrimLeft(b[i:], " \t")
+	}
+	return b, nil
+}
+
 func readComment(line []byte, typ func(name, kind []byte)) {
 	f := bytes.Fields(line)
 	if len(f) == 3 && string(f[0]) == "TYPE" && nameEnd(f[1]) == len(f[1]) && typ != nil {
@@ -86,16 +95,19 @@ func readSample(line []byte) (Sample, error) {
 	if i := bytes.Index(rest, []byte(" # ")); i >= 0 { // an exemplar
 		rest = rest[:i]
 	}
-	f := bytes.Fields(rest)
-	if len(f) == 0 || len(f) > 2 {
-		return Sample{}, fmt.Errorf("%d words after the series: want a value and at most a time", len(f))
+	value, after := cutWord(rest)
+	stamp, more := cutWord(after)
+	switch {
+	case len(value) == 0:
+		return Sample{}, errors.New("no value after the series")
+	case len(more) > 0:
+		return Sample{}, errors.New("more after the series than a value and a time")
+	case !isNumber(value):
+		return Sample{}, fmt.Errorf("%.40q is not a number", value)
+	case len(stamp) > 0 && !isNumber(stamp):
+		return Sample{}, fmt.Errorf("%.40q is not a time", stamp)
 	}
-	for _, word := range f {
-		if !isNumber(word) {
-			return Sample{}, fmt.Errorf("%.40q is not a number", word)
-		}
-	}
-	s.Value = f[0]
+	s.Value = value
 	return s, nil
 }
 

@@ -108,3 +108,10 @@ func runChild(ctx context.Context, argv, env []string, stdout, stderr io.Writer)
 	}
 	return cmd.ProcessState.ExitCode(), err
 }
+
+func benchServer(b *testing.B, h http.Handler) string {
+	b.Helper()
+	s := httptest.NewServer(h)
+	b.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}

@@ -53,6 +53,8 @@ func serviceConditions(c *conditionList, task *pipeline.Task) {
 
 func engineCondition(c *conditionList, task *pipeline.Task, name string, flags []string) {
 	switch {
+	case name == "profiling" && schemas.Settings(task.Config).Table("observe").Bool("profile"):
+		c.add(name, "on while measured, by /start_profile and /stop_profile: the numbers are diagnostic")
 	case len(flags) > 0:
 		c.add(name, strings.Join(flags, " "))
 	case task.Service.Emulated && name == "max_model_len":
