@@ -133,7 +133,7 @@ func (e *events) before(ctx context.Context) error {
 func (e *events) connect(ctx context.Context) (*bufio.Reader, error) {
 	head, cancel := context.WithTimeout(ctx, e.ep.timeout) // the stream itself may last
 	defer cancel()
-	resp, err := e.ep.ask(head, http.MethodGet, e.path, maxEventBytes)
+	resp, err := e.ep.ask(head, http.MethodGet, e.path, maxEventBytes) //nolint:bodyclose // it would read on; the connection is closed instead
 	if err != nil {
 		e.ep.close()
 		return nil, e.ep.plain(head, err)

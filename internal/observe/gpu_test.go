@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -21,7 +22,7 @@ func TestParseSMIRows(t *testing.T) {
 		switch {
 		case err == nil:
 			rows = append(rows, g)
-		case err != errSMIHeader:
+		case !errors.Is(err, errSMIHeader):
 			bad = append(bad, err.Error())
 		}
 	}}

@@ -129,7 +129,7 @@ func TestTroubledMetrics(t *testing.T) {
 		want string
 	}{
 		{"500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", 500) }, "status 500: boom"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/else", 302) }, "status 302"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/else", http.StatusFound) }, "status 302"},
 		{"never ends", endless, ""},
 		{"one long line", long, ""},
 		{"slow", trickle, "no whole answer within 120ms"},
