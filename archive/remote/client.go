@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type tuning struct {
 	chunk     int64 // longest piece of an upload in pieces
 	whole     int64 // up to here a blob is sent in one piece
 	sleep     func(context.Context, time.Duration) error
+	stall     time.Duration // how long nothing may move
 	getenv    func(string) string
 	transport http.RoundTripper // nil for a real one
 }
@@ -58,7 +60,7 @@ const (
 )
 
 func (o Options) tuned() tuning {
-	t := tuning{chunk: chunkBytes, whole: wholeBytes, sleep: sleep, getenv: os.Getenv}
+	t := tuning{chunk: chunkBytes, whole: wholeBytes, sleep: sleep, stall: stallTime, getenv: os.Getenv}
 	if o.tune == nil {
 		return t
 	}
@@ -67,6 +69,9 @@ func (o Options) tuned() tuning {
 	}
 	if o.tune.sleep != nil {
 		t.sleep = o.tune.sleep
+	}
+	if o.tune.stall > 0 {
+		t.stall = o.tune.stall
 	}
 	if o.tune.getenv != nil {
 		t.getenv = o.tune.getenv
@@ -82,6 +87,8 @@ type client struct {
 	base     http.RoundTripper
 	tune     tuning
 	progress *meter
+	logins   *logins
+	plain    bool // HTTP without TLS is allowed
 
 	mu    sync.Mutex
 	cred  credential
@@ -109,7 +116,8 @@ func dial(ctx context.Context, ref Reference, o Options, action string, alsoRead
 	if err != nil {
 		return nil, err
 	}
-	c := &client{repo: repo, cred: cred, base: guard{base, plainHost(ref, o)}, tune: t, progress: newMeter(o.Progress), scopes: []string{repo.Scope(action)}}
+	l := &logins{}
+	c := &client{repo: repo, cred: cred, base: guard{base, plainHost(ref, o), t.stall, l}, logins: l, plain: plain, tune: t, progress: newMeter(o.Progress), scopes: []string{repo.Scope(action)}}
 	for _, r := range alsoRead {
 		c.scopes = append(c.scopes, r.Scope(transport.PullScope))
 	}
@@ -131,14 +139,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// guard refuses plain HTTP, wherever a redirect or a Location leads. It opens a
-// body anew each time: the transport above sends a request again, with its used
-// body, when a token has run out.
-type guard struct {
-	inner http.RoundTripper
-	plain string // host that plain HTTP is allowed to by flag; this machine always is
-}
-
+// plainHost is the host that plain HTTP is allowed to by flag.
 func plainHost(ref Reference, o Options) string {
 	if !o.PlainHTTP {
 		return ""
@@ -148,26 +149,6 @@ func plainHost(ref Reference, o Options) string {
 		return ref.Host()
 	}
 	return host
-}
-
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if host := r.URL.Hostname(); r.URL.Scheme != "https" && host != g.plain && !loopback(r.URL.Host) {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, errRefusedHTTP
-	}
-	if r.Body == nil || r.GetBody == nil {
-		return g.inner.RoundTrip(r)
-	}
-	_ = r.Body.Close()
-	body, err := r.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	again := r.WithContext(r.Context())
-	again.Body = body
-	return g.inner.RoundTrip(again)
 }
 
 // handshake asks the registry how it wants to be spoken to. Several requests may
@@ -186,6 +167,10 @@ func (c *client) handshake(ctx context.Context, seen int) error {
 			c.shake++
 			return nil
 		}
+		if c.plain && strings.Contains(err.Error(), noTLS) {
+			// Both ways were tried, and the error is that of the first.
+			err = &stalledError{"it speaks HTTP without TLS, and does not answer"}
+		}
 		var refused *transport.Error
 		again := lost(ctx, err)
 		if errors.As(err, &refused) {
@@ -198,7 +183,7 @@ func (c *client) handshake(ctx context.Context, seen int) error {
 			return context.Cause(ctx)
 		}
 		if !again || n+1 >= attempts {
-			return explain(transportError("connect", c.repo.RegistryStr(), err, c.cred.secret), c.cred)
+			return explain(transportError("connect", c.repo.RegistryStr(), err, c.logins.all(c.cred.secret)), c.cred)
 		}
 	}
 }
@@ -240,7 +225,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 		wait := pause(n)
 		switch {
 		case err != nil:
-			err = transportError(r.op, c.repo.RegistryStr(), err, cred.secret)
+			err = transportError(r.op, c.repo.RegistryStr(), err, c.logins.all(cred.secret))
 			if status(err) != 0 && !worthRepeating(status(err)) {
 				return nil, explain(err, cred)
 			}
@@ -258,7 +243,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 		case slices.Contains(r.ok, res.StatusCode):
 			return res, nil
 		default:
-			refused := answerError(r.op, c.repo.RegistryStr(), res, cred.secret)
+			refused := answerError(r.op, c.repo.RegistryStr(), res, c.logins.all(cred.secret))
 			err = refused
 			if !worthRepeating(refused.Status) || (r.once && refused.Status != http.StatusTooManyRequests) {
 				return nil, explain(err, cred)
@@ -300,7 +285,7 @@ func (c *client) renew(ctx context.Context, seen int) error {
 }
 
 func (c *client) send(ctx context.Context, hc *http.Client, r request) (*http.Response, error) {
-	q, err := http.NewRequestWithContext(ctx, r.method, r.url, nil)
+	q, err := http.NewRequestWithContext(ours(ctx), r.method, r.url, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,9 @@ func answerError(op, registry string, res *http.Response, secret []string) *Erro
 	return e
 }
 
+// noTLS is how net/http says so.
+const noTLS = "server gave HTTP response to HTTPS client"
+
 // transportError says what is wrong in the error of a request that got no
 // answer, without the address, whose query may hold a token.
 func transportError(op, registry string, err error, secret []string) error {
@@ -115,8 +118,13 @@ func transportError(op, registry string, err error, secret []string) error {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
-	text := clean(err.Error(), secret)
-	if strings.Contains(text, "server gave HTTP response to HTTPS client") || errors.Is(err, errRefusedHTTP) {
+	text := err.Error()
+	if before, _, found := strings.Cut(text, "no token in bearer response"); found {
+		// What the token service answered instead may be a login of another sort.
+		text = before + "the token service answered without a token"
+	}
+	text = clean(text, secret)
+	if strings.Contains(text, noTLS) || errors.Is(err, errRefusedHTTP) {
 		text = "it does not speak TLS: plain HTTP to another machine must be allowed with --plain-http"
 	}
 	return &lostError{op: op, registry: registry, text: text, err: err}

@@ -27,7 +27,7 @@ func TestPlainHTTPStaysOnThisMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (guard{reached{}, "allowed.example"}).RoundTrip(r); !errors.Is(err, want) {
+		if _, err := (guard{inner: reached{}, plain: "allowed.example", stall: stallTime}).RoundTrip(r); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", url, err, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"assay/archive"
@@ -227,7 +228,10 @@ func TestPushReplaces(t *testing.T) {
 	run := sealRun(t, s, "run", someFiles(bigFile, 9))
 	blobs := blobsOf(t, s, run)
 	damaged := map[string]bool{}
+	var mu sync.Mutex
 	l := newLab(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		mu.Lock()
+		defer mu.Unlock()
 		switch d := r.URL.Query().Get("digest"); {
 		case r.Method == http.MethodPut && isUpload(r):
 			delete(damaged, d)

@@ -41,7 +41,8 @@ func (c *client) getManifest(ctx context.Context, name string) (document, error)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, io.ErrUnexpectedEOF) || n+1 >= attempts {
+		var hung *stalledError
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &hung) || n+1 >= attempts {
 			return doc, err
 		}
 		if err := c.tune.sleep(ctx, pause(n)); err != nil {

@@ -257,7 +257,7 @@ func (r downloadReader) Read(b []byte) (int, error) {
 			return 0, context.Cause(r.ctx)
 		}
 		if d.faults++; d.faults >= attempts {
-			return 0, fmt.Errorf("pull blob %s: registry %s: it broke off after %d of %d bytes, %d times in a row", d.blob.Digest.Short(), d.c.repo.RegistryStr(), d.at, d.blob.Size, attempts)
+			return 0, fmt.Errorf("pull blob %s: registry %s: it broke off after %d of %d bytes, %d times in a row: %s", d.blob.Digest.Short(), d.c.repo.RegistryStr(), d.at, d.blob.Size, attempts, clean(err.Error(), nil))
 		}
 		if err := d.c.tune.sleep(r.ctx, pause(d.faults-1)); err != nil {
 			return 0, err
