@@ -25,43 +25,73 @@ type event struct {
 type events struct {
 	heap []event
 	seq  uint64
+	// hole says that the event at the top is being handled: what comes next, most
+	// often the same worker's, takes its place.
+	hole bool
 }
 
-func (e *events) less(i, j int) bool {
-	a, b := &e.heap[i], &e.heap[j]
-	return a.atMs < b.atMs || (a.atMs == b.atMs && a.seq < b.seq)
+func (e *event) before(o *event) bool {
+	return e.atMs < o.atMs || (e.atMs == o.atMs && e.seq < o.seq)
 }
 
 func (e *events) push(atMs int64, who worker) {
 	e.seq++
-	e.heap = append(e.heap, event{atMs, e.seq, who})
-	for i := len(e.heap) - 1; i > 0; {
+	next := event{atMs, e.seq, who}
+	if e.hole {
+		e.hole = false
+		e.down(next)
+		return
+	}
+	e.heap = append(e.heap, next)
+	i := len(e.heap) - 1
+	for i > 0 {
 		up := (i - 1) / 2
-		if !e.less(i, up) {
+		if !next.before(&e.heap[up]) {
 			break
 		}
-		e.heap[i], e.heap[up] = e.heap[up], e.heap[i]
+		e.heap[i] = e.heap[up]
 		i = up
+	}
+	e.heap[i] = next
+}
+
+// take returns the first event, which is to be handled and then dropped.
+func (e *events) take() event {
+	e.hole = true
+	return e.heap[0]
+}
+
+// drop removes what was taken, unless something took its place.
+func (e *events) drop() {
+	if !e.hole {
+		return
+	}
+	e.hole = false
+	last := len(e.heap) - 1
+	moved := e.heap[last]
+	e.heap[last] = event{}
+	e.heap = e.heap[:last]
+	if last > 0 {
+		e.down(moved)
 	}
 }
 
-func (e *events) pop() event {
-	top, last := e.heap[0], len(e.heap)-1
-	e.heap[0] = e.heap[last]
-	e.heap[last] = event{}
-	e.heap = e.heap[:last]
-	for i := 0; ; {
-		least, left, right := i, 2*i+1, 2*i+2
-		if left < last && e.less(left, least) {
-			least = left
+// down puts an event at the top and lets it sink to its place.
+func (e *events) down(x event) {
+	i := 0
+	for {
+		least := 2*i + 1
+		if least >= len(e.heap) {
+			break
 		}
-		if right < last && e.less(right, least) {
+		if right := least + 1; right < len(e.heap) && e.heap[right].before(&e.heap[least]) {
 			least = right
 		}
-		if least == i {
-			return top
+		if !e.heap[least].before(&x) {
+			break
 		}
-		e.heap[i], e.heap[least] = e.heap[least], e.heap[i]
+		e.heap[i] = e.heap[least]
 		i = least
 	}
+	e.heap[i] = x
 }

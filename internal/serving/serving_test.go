@@ -280,3 +280,36 @@ func TestPublishedIsWhatProfilesGive(t *testing.T) {
 		t.Errorf("built-in latencies (-fitted +built in):\n%s", diff)
 	}
 }
+
+// TestEventsInOrder: events come back in order of time, then of creation, however
+// pushing and handling are mixed.
+func TestEventsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var e events
+		now, seq, pushed := int64(0), uint64(0), 0
+		push := func() {
+			e.push(now+int64(rapid.IntRange(0, 3).Draw(rt, "after")), nil)
+			pushed++
+		}
+		for range rapid.IntRange(1, 20).Draw(rt, "first") {
+			push()
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			if len(e.heap) == 0 {
+				break
+			}
+			got := e.take()
+			if got.atMs < now || (got.atMs == now && got.seq < seq) {
+				rt.Fatalf("event %d at %d after event %d at %d", got.seq, got.atMs, seq, now)
+			}
+			now, seq, pushed = got.atMs, got.seq, pushed-1
+			for range rapid.IntRange(0, 2).Draw(rt, "pushes") {
+				push()
+			}
+			e.drop()
+			if len(e.heap) != pushed {
+				rt.Fatalf("%d events, want %d", len(e.heap), pushed)
+			}
+		}
+	})
+}

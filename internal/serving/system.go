@@ -216,7 +216,8 @@ func (s *System) Run(ctx context.Context, arrivals iter.Seq[Request], sink func(
 			r, more = next()
 		} else {
 			s.nowMs = at
-			s.events.pop().who.fire()
+			s.events.take().who.fire()
+			s.events.drop()
 		}
 		if s.err != nil {
 			return s.stats, s.err
