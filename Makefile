@@ -43,8 +43,9 @@ bench: ## every benchmark once
 bench-archive: ## the archive against cp, openssl, restic, borg, find (BENCH_FULL=1: full size)
 	GO=$(GO) bench/archive.sh
 
-bench-client: ## how exact the load client's stamps are (BENCH_ROUNDS=5 for figures to publish)
+bench-client: ## how exact the load client is (BENCH_ROUNDS=5 for figures to publish; PEERS=1: aiperf and guidellm beside)
 	$(GO) run ./bench/client
+	$(if $(PEERS),GO=$(GO) bench/client/peers.sh)
 
 real: build ## a real engine and model, run and verified (installed into .real: minutes of compiling, 1 GB)
 	GO=$(GO) bash .ci/real

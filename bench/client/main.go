@@ -3,7 +3,7 @@
 // number of streams, by the kernel's stamps and by those of the read, with and
 // without connections made before. Further parts are how late requests leave, how
 // many short ones it gets through, and how much memory many streams take.
-// BENCH_PARTS (stamps, late, rate, memory) chooses among them; BENCH_STREAMS,
+// BENCH_PARTS (stamps, late, rate, memory, peers) chooses among them; BENCH_STREAMS,
 // BENCH_ROUNDS (5 for figures to publish) and BENCH_TOKENS change their sizes.
 package main
 
@@ -71,6 +71,11 @@ func all(ctx context.Context) error {
 			err = rates(ctx, rounds[0])
 		case "memory":
 			err = memory(ctx, rounds[0])
+		case "peers":
+			var streams []int
+			if streams, err = numbers("BENCH_STREAMS", 1, 10, 100, 500, 1000); err == nil {
+				err = peers(ctx, streams)
+			}
 		default:
 			err = fmt.Errorf("BENCH_PARTS: unknown part %q", part)
 		}

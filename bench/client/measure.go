@@ -15,7 +15,8 @@ import (
 	"assay/schemas"
 )
 
-// startSpread is the time over which the streams of a run start.
+// startSpread is the time over which the streams of a run start, unless told
+// otherwise.
 const startSpread = time.Second
 
 // row is what one run found. Errors are milliseconds.
@@ -34,6 +35,9 @@ type row struct {
 	PeakRSSMiB             float64
 	ServerLateP99, LateP99 float64
 	Verdict                schemas.ClientVerdict
+	// Reported is what a result would say of each stream, Truth what the server did.
+	Reported struct{ TTFT, ITL spread }
+	Truth    truth
 }
 
 // measureOnce is the client's process: one run, its row on standard output.
@@ -44,6 +48,7 @@ func measureOnce(ctx context.Context, args []string) error {
 	set.IntVar(&r.Tokens, "tokens", 100, "")
 	set.BoolVar(&r.User, "user", false, "")
 	set.BoolVar(&r.Predial, "predial", false, "")
+	startOver := set.Duration("spread", startSpread, "")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func measureOnce(ctx context.Context, args []string) error {
 		return err
 	}
 	defer server.stop()
-	recs, anchor, err := r.send(ctx, server.url)
+	recs, anchor, err := r.send(ctx, server.url, *startOver)
 	if err != nil {
 		return err
 	}
@@ -60,13 +65,14 @@ func measureOnce(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r.ServerCPU = truth.CPUSeconds
+	r.ServerCPU, r.Truth = truth.CPUSeconds, truthOf(truth)
+	r.report(recs)
 	r.compare(recs, truth.Streams, anchor)
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
 // send runs the load.
-func (r *row) send(ctx context.Context, url string) ([]schemas.RequestRecord, time.Time, error) {
+func (r *row) send(ctx context.Context, url string, startOver time.Duration) ([]schemas.RequestRecord, time.Time, error) {
 	opts := loadgen.Options{BaseURL: url, UserStamps: r.User, RequestIDs: true, MaxConnections: r.Streams + 8}
 	if r.Predial {
 		pool, err := loadgen.Predial(ctx, url, r.Streams, 0)
@@ -79,7 +85,7 @@ func (r *row) send(ctx context.Context, url string) ([]schemas.RequestRecord, ti
 	}
 	for i := range r.Streams {
 		opts.Requests = append(opts.Requests, loadgen.Request{ScheduledRequest: schemas.ScheduledRequest{
-			Index: i, ID: fmt.Sprintf("s%d", i), Model: "fixed", InputTokens: 16, OutputTokens: r.Tokens, AtNs: int64(startSpread) * int64(i) / int64(r.Streams)}})
+			Index: i, ID: fmt.Sprintf("s%d", i), Model: "fixed", InputTokens: 16, OutputTokens: r.Tokens, AtNs: int64(startOver) * int64(i) / int64(r.Streams)}})
 	}
 	recs := make([]schemas.RequestRecord, 0, r.Streams)
 	defer loadgen.QuietCollector()()
@@ -131,6 +137,20 @@ func (r *row) compare(recs []schemas.RequestRecord, truth []*loadgen.FixedStream
 		}
 	}
 	r.TTFTOver, _, _ = summary(over)
+}
+
+// report is each stream's latencies as the records have them.
+func (r *row) report(recs []schemas.RequestRecord) {
+	var ttft, itl []float64
+	for _, rec := range recs {
+		if n := len(rec.Chunks); n > 1 {
+			ttft = append(ttft, float64(*rec.FirstTokenNs-*rec.DispatchedNs)/1e6)
+			itl = append(itl, float64(rec.Chunks[n-1].AtNs-rec.Chunks[0].AtNs)/1e6/float64(n-1))
+		}
+	}
+	if len(ttft) > 0 {
+		r.Reported.TTFT, r.Reported.ITL = spreadOf(ttft), spreadOf(itl)
+	}
 }
 
 func peakRSSMiB() float64 {

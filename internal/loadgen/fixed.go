@@ -75,6 +75,12 @@ func NewFixedServer(plan FixedPlan, anchor time.Time) (*FixedServer, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/completions", s.stream)
 	mux.HandleFunc("POST /v1/chat/completions", s.stream)
+	// Other clients ask before they measure.
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"object":"list","data":[{"id":"fixed","object":"model"}]}`) //nolint:errcheck // the client sees it
+	})
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ConnContext: withRawConn}
 	s.close = sync.OnceValue(s.end)
 	go func() { s.served <- s.server.Serve(ln) }()
