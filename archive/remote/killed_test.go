@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"assay/archive"
 	"assay/schemas"
@@ -25,6 +26,7 @@ type gate struct {
 	*httptest.Server
 	mu     sync.Mutex
 	sent   int64
+	came   int64 // bytes of answers
 	pieces int
 	closed bool
 	// stop is asked before each piece and after each read of a body.
@@ -37,6 +39,10 @@ func newGate(t testing.TB, host string, stop func(int64, int, bool) bool) *gate 
 	t.Helper()
 	g := &gate{stop: stop, reached: make(chan struct{}), open: make(chan struct{})}
 	rp := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
+	rp.ModifyResponse = func(res *http.Response) error {
+		res.Body = answered{res.Body, g}
+		return nil
+	}
 	rp.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 0 { // wrapping no body would make it a chunked one
@@ -49,6 +55,19 @@ func newGate(t testing.TB, host string, stop func(int64, int, bool) bool) *gate 
 	}))
 	t.Cleanup(g.Close)
 	return g
+}
+
+type answered struct {
+	io.ReadCloser
+	g *gate
+}
+
+func (a answered) Read(b []byte) (int, error) {
+	n, err := a.ReadCloser.Read(b)
+	a.g.mu.Lock()
+	defer a.g.mu.Unlock()
+	a.g.came += int64(n)
+	return n, err
 }
 
 // pass counts. When the gate is shut it waits, and what waited is dropped.
@@ -100,6 +119,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, pushForTest(at))
 		os.Exit(1)
 	}
+	if at := os.Getenv("ASSAY_TEST_PULL"); at != "" {
+		fmt.Fprintln(os.Stderr, pullForTest(at))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -114,6 +137,75 @@ func pushForTest(at string) error {
 	}
 	_, err = Push(context.Background(), s.Layout, schemas.Digest(os.Getenv("ASSAY_TEST_RUN")), ref, PushOptions{Options: noLogin(), Sessions: filepath.Join(s.Dir(), "uploads")})
 	return err
+}
+
+func pullForTest(at string) error {
+	s, err := archive.Open(os.Getenv("ASSAY_TEST_STORE"))
+	if err != nil {
+		return err
+	}
+	ref, err := Parse(at)
+	if err != nil {
+		return err
+	}
+	_, err = Pull(context.Background(), s, ref, PullOptions{Options: noLogin()})
+	return err
+}
+
+// killPull kills a pulling process when it has stored some blobs, and pulls again.
+// It returns the bytes of the blobs that were not there and the bytes that came
+// then.
+func killPull(t *testing.T, reg realRegistry, run schemas.Digest, list []archive.BlobRef, after int64) (missing, came int64) {
+	t.Helper()
+	g := newGate(t, reg.host, nil)
+	at := Scheme + strings.TrimPrefix(g.URL, "http://") + "/lab/runs:base"
+	into := newStore(t)
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "ASSAY_TEST_PULL="+at, "ASSAY_TEST_STORE="+into.Dir())
+	must(t, child.Start())
+	stored := func() (n int64) {
+		for _, b := range list {
+			if info, err := os.Stat(filepath.Join(into.Dir(), "blobs/sha256", b.Digest.Hex())); err == nil {
+				n += info.Size()
+			}
+		}
+		return n
+	}
+	for limit := time.Now().Add(5 * time.Minute); stored() < after; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Error("the pull does not get on")
+			break
+		}
+	}
+	must(t, child.Process.Kill())
+	_ = child.Wait()
+	if into.HasRun(context.Background(), run) {
+		t.Error("the run is in the store before all of it is")
+	}
+	var total int64
+	for _, b := range list {
+		total += b.Size
+	}
+	missing = total - stored()
+	g.mu.Lock()
+	first := g.came
+	g.came = 0
+	g.mu.Unlock()
+	into, err := archive.Open(into.Dir()) // what the dead process left is swept
+	must(t, err)
+	_, err = Pull(context.Background(), into, parseRef(t, at), PullOptions{Options: noLogin()})
+	must(t, err)
+	g.mu.Lock()
+	came = g.came
+	g.mu.Unlock()
+	t.Logf("pull: %d bytes; killed after %d had come, when blobs of %d bytes were missing; then %d came", total, first, missing, came)
+	wantValid(t, into, run)
+	report, err := into.Fsck(context.Background(), archive.FsckOptions{})
+	must(t, err)
+	if len(report.Findings) > 0 {
+		t.Errorf("fsck: %+v", report.Findings)
+	}
+	return missing, came
 }
 
 // killAndRepeat kills a pushing process when the gate shuts, asks the registry
@@ -179,6 +271,10 @@ func TestKilledPush(t *testing.T) {
 	missing, sent := killAndRepeat(t, reg, s, run, func(sent int64, _ int, inBody bool) bool { return inBody && sent > 32<<20 })
 	if sent > missing+manifestBytes {
 		t.Errorf("%d bytes sent, %d were missing", sent, missing)
+	}
+	missing, came := killPull(t, reg, run, blobsOf(t, s, run), 8<<20)
+	if came > missing+manifestBytes {
+		t.Errorf("%d bytes came, %d were missing", came, missing)
 	}
 }
 
