@@ -37,18 +37,15 @@ func Crossing(points []schemas.PanelPoint, target float64) (x float64, note stri
 	}
 	first := points[0]
 	rising := first.Y < target
+	last := points[len(points)-1]
+	if rising && last.Y < target {
+		return 0, fmt.Sprintf("less than %s: it stands at %s there", axisText(first.X), axisText3(first.Y)), false
+	}
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; (b.Y < target) != rising {
 			return a.X + (b.X-a.X)*(a.Y-target)/(a.Y-b.Y), "", true
 		}
-		if rising && points[len(points)-1].Y < target {
-			break
-		}
 	}
-	if rising {
-		return 0, fmt.Sprintf("less than %s: it stands at %s there", axisText(first.X), axisText3(first.Y)), false
-	}
-	last := points[len(points)-1]
 	return 0, fmt.Sprintf("more than %s: it stands at %s there", axisText(last.X), axisText3(last.Y)), false
 }
 
