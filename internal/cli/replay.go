@@ -33,6 +33,9 @@ func replayCommand() *command {
 			&cli.StringFlag{Name: "slo-ttft", Value: "10s", Usage: "target `TIME` to first token"},
 			&cli.StringFlag{Name: "slo-tpot", Value: "100ms", Usage: "target `TIME` per output token"},
 			&cli.StringFlag{Name: "api", Value: "completions", Usage: "`NAME` of the endpoint: completions or chat"},
+			&cli.StringFlag{Name: "prompts", Usage: "what the service takes as the prompt of a completion: `ids` (the default) or text"},
+			&cli.StringFlag{Name: "tokenize", Usage: "how it counts tokens, for exact lengths of text: `STYLE` vllm, llama.cpp, llama-cpp-python or usage"},
+			&cli.StringFlag{Name: "hold", Usage: "what holds it to an output length: `FIELD` ignore_eos (the default) or min_tokens"},
 			&cli.StringFlag{Name: "tag", Usage: "name the run `TAG`"},
 		},
 		run: runReplay,
@@ -86,10 +89,19 @@ func replayExperiment(c *call) (*loaded, error) {
 	if err := closedLoop(c, measure); err != nil {
 		return nil, err
 	}
+	service := map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run", "ready_timeout": replayReady}
+	for _, name := range []string{"prompts", "hold"} {
+		if c.IsSet(name) {
+			service[name] = c.String(name)
+		}
+	}
+	if c.IsSet("tokenize") {
+		service["tokenize"] = map[string]any{"style": c.String("tokenize")}
+	}
 	doc, err := json.Marshal(map[string]any{
 		"schema": schemas.ExperimentV1, "name": "replay", "title": "Replay of " + filepath.Base(csv),
 		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
-		"service": map[string]any{"engine": map[string]any{"engine": "openai", "url": c.String("url"), "restart": "run", "ready_timeout": replayReady}},
+		"service": map[string]any{"engine": service},
 		"stage": map[string]any{
 			"check":  map[string]any{"kind": "preflight"},
 			"replay": measure,
