@@ -101,7 +101,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"stage elsewhere", head + measure + "models = [\"${stage.m.requests}\"]", `t.toml:14:11: models: ${stage.m.requests} may stand only in a path, argument or environment variable of a stage or service`},
 		{"source elsewhere", head + measure + "models = [\"${source.x}\"]", `t.toml:14:11: models: ${source.x} may stand only in a path, argument or environment variable`},
 		{"service elsewhere", head + measure + "models = [\"${service.e.url}\"]", `t.toml:14:11: models: ${service.e.url} may stand only in a URL, argument or environment variable`},
-		{"unknown output", head + measure + "[stage.s]\nkind = \"command\"\nargv = [\"${stage.m.request}\"]", `t.toml:16:9: argv: stage m publishes no output "request"; its outputs: schedule, requests, result (did you mean "requests"?)`},
+		{"unknown output", head + measure + "[stage.s]\nkind = \"command\"\nargv = [\"${stage.m.request}\"]", `t.toml:16:9: argv: stage m publishes no output "request"; its outputs: schedule, requests, result, observed (did you mean "requests"?)`},
 		{"unknown stage", head + run + "env = { A = \"${stage.z.o}\" }", `t.toml:13:13: env: there is no stage "z"`},
 		{"service not used", head + run + "env = { U = \"${service.e.url}\" }", `t.toml:13:13: env: stage s does not use service e: add service = "e"`},
 		{"expanded nowhere", head + run + "[[claim]]\nname = \"${param.who}\"\nmetric = \"s.x\"\nexpect = 1\ntolerance = 0", `t.toml:14:8: no ${...} is expanded here`},
