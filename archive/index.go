@@ -50,7 +50,7 @@ func parseIndex(b []byte) (v1.IndexManifest, error) {
 		return x, fmt.Errorf("index.json: schemaVersion is %d, want 2", x.SchemaVersion)
 	}
 	for _, d := range x.Manifests {
-		if d.ArtifactType == ArtifactType && !schemas.Digest(d.Digest.String()).Valid() {
+		if !schemas.Digest(d.Digest.String()).Valid() { // also of others: it could not be written again
 			return x, fmt.Errorf("index.json: %q is no digest", d.Digest.String())
 		}
 	}
