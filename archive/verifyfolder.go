@@ -55,27 +55,29 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 		return nil
 	}
 	defer src.close()
-	at := map[string]int{}
-	for i := range src.entries {
-		at[src.entries[i].Path] = i
-	}
 	m := newMeter(ctx, PhaseVerify, sumBytes(v.files.Entries))
 	group, gctx := newGroup(ctx)
-	listed := map[string]bool{}
-	for _, e := range v.files.Entries {
-		listed[e.Path] = true
-		i, ok := at[e.Path]
-		if !ok {
-			v.fileFault(e, "archive.blob-missing", "it is in the file list and not in the folder")
-			continue
-		}
-		group.Go(func() error { return v.extractedEntry(gctx, src, i, e, m) })
-	}
-	for i := range src.entries {
-		if p := src.entries[i].Path; !listed[p] && !isRunDocument(p) {
+	extra := func(p string) {
+		if !isRunDocument(p) {
 			v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
 				Message: "it is in the folder and is no part of the run"})
 		}
+	}
+	i := 0 // both lists are sorted by path
+	for _, e := range v.files.Entries {
+		for ; i < len(src.entries) && src.entries[i].Path < e.Path; i++ {
+			extra(src.entries[i].Path)
+		}
+		if i == len(src.entries) || src.entries[i].Path != e.Path {
+			v.fileFault(e, "archive.blob-missing", "it is in the file list and not in the folder")
+			continue
+		}
+		here := i
+		group.Go(func() error { return v.extractedEntry(gctx, src, here, e, m) })
+		i++
+	}
+	for ; i < len(src.entries); i++ {
+		extra(src.entries[i].Path)
 	}
 	err = group.Wait()
 	m.end()
