@@ -220,7 +220,7 @@ func nextPage(base *url.URL, link string) string {
 		return ""
 	}
 	u, err := base.Parse(target)
-	if err != nil || u.Host != base.Host {
+	if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
 		return ""
 	}
 	return u.String()
