@@ -177,7 +177,6 @@ func (e *execution) publish(ctx context.Context, cause error) error {
 }
 
 func outputOf(tree schemas.Tree, name, rel string) (schemas.Output, error) {
-	sub := schemas.SubTree(tree.Entries, path.Join("outputs", name))
 	found := false
 	for _, en := range tree.Entries {
 		found = found || en.Path == rel
@@ -185,11 +184,10 @@ func outputOf(tree schemas.Tree, name, rel string) (schemas.Output, error) {
 	if !found {
 		return schemas.Output{}, fmt.Errorf("output %s was declared but never written", name)
 	}
-	d, err := schemas.TreeDigest(sub)
+	d, files, bytes, err := schemas.SubTreeSums(tree.Entries, path.Join("outputs", name))
 	if err != nil {
 		return schemas.Output{}, err
 	}
-	files, bytes := schemas.SumEntries(sub)
 	return schemas.Output{Name: name, Digest: d, Path: rel, Bytes: bytes, Files: files}, nil
 }
 
