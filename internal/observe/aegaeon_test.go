@@ -29,7 +29,7 @@ func readFile(t *testing.T, dir, file string) []byte {
 const runtimeState = `{"timestamp": 1.5, "model_placement_policy": "least-loaded", "request_routing": {"total": %d, "by_node": {"node_0": 0}}, "engines": {}, "nodes": []}`
 
 func TestAegaeon(t *testing.T) {
-	var asked, connected atomic.Int64
+	var asked, connected, sent atomic.Int64
 	url := service(t, map[string]http.HandlerFunc{
 		"/v1/aegaeon/runtime": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, runtimeState, 3-min(asked.Add(1), 3)) },
 		"/v1/aegaeon/events": func(w http.ResponseWriter, r *http.Request) {
@@ -41,13 +41,16 @@ func TestAegaeon(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 				io.WriteString(w, "event: runtime\ndata: not json\n\n")
 				w.(http.Flusher).Flush()
+				if n > 1 {
+					sent.Add(1)
+				}
 			}
 		},
 	})
 	c := ConfigOf(nil)
 	c.Metrics, c.Host = "off", "off"
 	opts := Options{Config: c, URL: url, Engine: "aegaeon", Dir: t.TempDir()}
-	seen, findings, err := observe(t, opts, 1300*time.Millisecond)
+	seen, findings, err := observe(t, opts, until(t, func() bool { return sent.Load() >= 3 }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func TestAegaeonThatAnswersNothing(t *testing.T) {
 			t.Parallel()
 			cfg := ConfigOf(schemas.Settings{"timeout": "100ms", "metrics": "off", "host": "off"})
 			url := service(t, map[string]http.HandlerFunc{cfg.SnapshotPath: c.h, cfg.EventsPath: c.h})
-			seen, findings, err := observe(t, Options{Config: cfg, URL: url, Engine: "aegaeon"}, time.Millisecond)
+			seen, findings, err := observe(t, Options{Config: cfg, URL: url, Engine: "aegaeon"}, nothing)
 			if err != nil || len(findings) != 2 {
 				t.Errorf("%v, %v", err, findings)
 			}
@@ -152,7 +155,7 @@ func TestHooks(t *testing.T) {
 	cfg.Profile = true
 	cfg.Metrics = schemas.ObserveAuto
 	cfg.Resets = []Reset{{"POST", "/reset_prefix_cache?device=gpu", 200, true}, {"GET", "/flush", 200, false}}
-	seen, findings, err := observe(t, Options{Config: cfg, URL: url}, time.Millisecond)
+	seen, findings, err := observe(t, Options{Config: cfg, URL: url}, nothing)
 	if err != nil || strings.Join(asked, ", ") != "POST /reset_prefix_cache?device=gpu, GET /flush, GET /metrics, POST /start_profile, POST /stop_profile" {
 		t.Errorf("%v, asked %v", err, asked)
 	}

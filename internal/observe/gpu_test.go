@@ -1,15 +1,16 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"assay/schemas"
 )
@@ -77,12 +78,12 @@ func TestNvidiaSMI(t *testing.T) {
 	cfg := quiet()
 	cfg.GPU = smiProgram
 	opts := Options{Config: cfg, URL: "http://127.0.0.1:1", Dir: t.TempDir(), Run: runChild, Env: env}
-	seen, findings, err := observe(t, opts, 700*time.Millisecond)
+	seen, findings, err := observe(t, opts, until(t, hasLines(opts.Dir, GPUFile, 6)))
 	if err != nil || len(findings) != 0 {
 		t.Fatalf("%v, %v", err, findings)
 	}
 	p, e := find(seen.Series, "gpu_power_w"), seen.Values["energy_j"].Value
-	if p.N < 3 || *p.Mean != 100 || p.Subject != "gpu 0" || *find(seen.Series, "gpu_use_ratio").Max != 0.5 {
+	if p.N < 2 || *p.Mean != 100 || p.Subject != "gpu 0" || *find(seen.Series, "gpu_use_ratio").Max != 0.5 {
 		t.Errorf("%+v", p)
 	}
 	want := float64(seen.ToNs) / 1e9 * 100 // constant power over the whole time
@@ -102,13 +103,19 @@ func TestNvidiaSMIThatFails(t *testing.T) {
 	for _, c := range []struct{ name, script, want string }{
 		{"fails", `echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver." ; exit 9`, "exit code 9"},
 		{"no devices", `echo "No devices were found"; exit 6`, "No devices"},
-		{"dies later", smiRow + `; sleep 0.1; exit 15`, ""},
+		{"dies later", smiRow + `; sleep 0.1; exit 15`, "exit code 15"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			env := program(t, c.script)
+			var over atomic.Bool
+			run := func(ctx context.Context, argv, env []string, stdout, stderr io.Writer) (int, error) {
+				defer over.Store(true)
+				return runChild(ctx, argv, env, stdout, stderr)
+			}
+			load := until(t, over.Load)
 			cfg := quiet()
 			cfg.GPU = smiProgram
-			seen, findings, err := observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1", Run: runChild, Env: env}, 300*time.Millisecond)
+			seen, findings, err := observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1", Run: run, Env: env}, load)
 			st := sourceOf(t, seen, "gpu")
 			if err != nil || !strings.Contains(st.Unknown, c.want) || st.Unknown == "" || len(findings) != 1 {
 				t.Errorf("%v, %+v, %v", err, st, findings)
@@ -121,7 +128,7 @@ func TestNvidiaSMIThatFails(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	cfg := quiet()
 	cfg.GPU = smiProgram
-	seen, _, err := observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1", Run: runChild}, time.Millisecond)
+	seen, _, err := observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1", Run: runChild}, nothing)
 	if st := sourceOf(t, seen, "gpu"); err != nil || st.Status != schemas.ObservedUnknown || !strings.Contains(st.Unknown, "not in PATH") {
 		t.Errorf("%v, %+v", err, st)
 	}
@@ -138,7 +145,7 @@ func TestGPUsByTheService(t *testing.T) {
 	}, "/empty": text(`{"gpus":[]}`), "/wrong": text(`{"gpus":[{"power_w":1}]}`)})
 	cfg := quiet()
 	cfg.GPU = "service"
-	seen, _, err := observe(t, Options{Config: cfg, URL: url}, 500*time.Millisecond)
+	seen, _, err := observe(t, Options{Config: cfg, URL: url}, until(t, func() bool { return n.Load() >= 6 }))
 	if err != nil || sourceOf(t, seen, "gpu").Looks < 4 {
 		t.Fatalf("%v, %+v", err, seen.Sources)
 	}
@@ -155,7 +162,7 @@ func TestGPUsByTheService(t *testing.T) {
 	}
 	for _, path := range []string{"/empty", "/wrong"} {
 		cfg.GPUPath = path
-		seen, _, err := observe(t, Options{Config: cfg, URL: url}, time.Millisecond)
+		seen, _, err := observe(t, Options{Config: cfg, URL: url}, nothing)
 		if st := sourceOf(t, seen, "gpu"); err != nil || st.Status != schemas.ObservedUnknown {
 			t.Errorf("%s: %v, %+v", path, err, st)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"assay/schemas"
@@ -141,6 +142,9 @@ func (h *hostLooker) summarize(out *schemas.Observed) {
 		row := schemas.ObservedSeries{Name: name, Unit: unit, Kind: kind, Source: h.st.Name, File: HostFile, Unknown: unknown}
 		if unknown == "" {
 			s.fill(&row)
+		}
+		if h.ended && kind == "counter" && strings.HasPrefix(name, "service_") {
+			row.Delta, row.Unknown = nil, errGone.Error()
 		}
 		out.Series = append(out.Series, row)
 	}

@@ -101,7 +101,7 @@ func TestAProcessTree(t *testing.T) {
 	r.Begin(time.Now())
 	io.WriteString(in, "go\n")
 	io.ReadFull(out, make([]byte, len("p\nburnt\n")))
-	time.Sleep(700 * time.Millisecond)
+	until(t, hasLines(opts.Dir, HostFile, 8))()
 	seen, findings, err := r.End(t.Context())
 	if err != nil || len(findings) != 0 {
 		t.Fatalf("%v, %v", err, findings)
@@ -141,26 +141,31 @@ func TestProcessesThatEndOrAreNotKnown(t *testing.T) {
 	}
 	cfg := quiet()
 	cfg.Host = schemas.ObserveAuto
-	r, err := Start(t.Context(), Options{Config: cfg, URL: "http://127.0.0.1:1", PID: cmd.Process.Pid, Dir: t.TempDir()})
+	dir := t.TempDir()
+	r, err := Start(t.Context(), Options{Config: cfg, URL: "http://127.0.0.1:1", PID: cmd.Process.Pid, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Begin(time.Now())
 	in.Close()
 	cmd.Wait()
-	time.Sleep(250 * time.Millisecond)
+	until(t, hasLines(dir, HostFile, 4))()
 	seen, _, err := r.End(t.Context())
+	if s := find(seen.Series, "service_cpu_s"); s.Delta != nil || s.Unknown == "" {
+		t.Errorf("time of processes that ended: %+v", s)
+	}
 	if st := sourceOf(t, seen, "host"); err != nil || st.Errors != 1 || !strings.Contains(st.LastError, "have ended") {
 		t.Errorf("%v, %+v", err, st)
 	}
 	// Attached: no process, but the host if that is asked for.
 	cfg.Host = schemas.ObserveOn
-	seen, _, err = observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1"}, 200*time.Millisecond)
+	dir = t.TempDir()
+	seen, _, err = observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1", Dir: dir}, until(t, hasLines(dir, HostFile, 4)))
 	if s := find(seen.Series, "service_cpu_s"); err != nil || !strings.Contains(s.Unknown, "attached") || find(seen.Series, "host_cpu_cores").Mean == nil {
 		t.Errorf("%v, %+v", err, seen.Series)
 	}
 	cfg.Host = schemas.ObserveAuto
-	seen, _, err = observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1"}, time.Millisecond)
+	seen, _, err = observe(t, Options{Config: cfg, URL: "http://127.0.0.1:1"}, nothing)
 	if st := sourceOf(t, seen, "host"); err != nil || st.Status != schemas.ObservedOff || len(seen.Series) != 0 {
 		t.Errorf("%v, %+v", err, st)
 	}

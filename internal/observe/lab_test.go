@@ -42,8 +42,32 @@ func quiet() Config {
 	return c
 }
 
-// observe records for a time and returns what was seen.
-func observe(t *testing.T, opts Options, during time.Duration) (schemas.Observed, []schemas.Finding, error) {
+// nothing is a load that is over at once.
+func nothing() {}
+
+// until is a load that lasts until a condition holds.
+func until(t *testing.T, holds func() bool) func() {
+	return func() {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("it never came to hold")
+				return
+			}
+		}
+	}
+}
+
+// hasLines says whether a file has so many.
+func hasLines(dir, file string, n int) func() bool {
+	return func() bool {
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		return err == nil && bytes.Count(b, []byte{'\n'}) >= n
+	}
+}
+
+// observe records while a load lasts and returns what was seen.
+func observe(t *testing.T, opts Options, load func()) (schemas.Observed, []schemas.Finding, error) {
 	t.Helper()
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
@@ -53,7 +77,7 @@ func observe(t *testing.T, opts Options, during time.Duration) (schemas.Observed
 		t.Fatal(err)
 	}
 	r.Begin(time.Now())
-	time.Sleep(during) // the load
+	load()
 	seen, findings, err := r.End(context.Background())
 	if werr := r.Write(seen); werr != nil {
 		t.Error(werr)

@@ -26,6 +26,7 @@ const (
 const (
 	maxMetricsBytes = 8 << 20
 	maxSeries       = 50_000
+	maxSeriesBytes  = 32 << 20 // of all series, as written
 	settlePause     = 100 * time.Millisecond
 	settleLimit     = 2 * time.Second
 )
@@ -43,7 +44,9 @@ type scraper struct {
 	kinds  map[string]string
 	values [][]byte // of the last text
 	fresh  []column
+	size   int // bytes of all series
 	over   int
+	unseen bool // the look after the last answer gave nothing
 	tracks []*track
 	byName map[string][]slot
 	first  []byte
@@ -134,7 +137,7 @@ func (s *scraper) after(ctx context.Context) error {
 		seen := s.counters()
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil // seen, if not at rest
 		case <-time.After(settlePause):
 		}
 		s.st.Looks++ // the last one is counted by who called
@@ -143,6 +146,7 @@ func (s *scraper) after(ctx context.Context) error {
 			break
 		}
 	}
+	s.unseen = err != nil
 	return err
 }
 
@@ -188,15 +192,16 @@ func (s *scraper) parse(text []byte) error {
 
 // introduce gives a series that was not seen before its column.
 func (s *scraper) introduce(sample Sample) (int, bool) {
+	if len(s.index) == maxSeries || s.size+len(sample.Series) > maxSeriesBytes {
+		s.over++
+		return 0, false
+	}
 	labels, err := sample.LabelMap()
 	if err != nil {
 		s.st.Bad++
 		return 0, false
 	}
-	if len(s.index) == maxSeries {
-		s.over++
-		return 0, false
-	}
+	s.size += len(sample.Series)
 	i, name := len(s.index), string(sample.Name)
 	s.index[string(sample.Series)] = i
 	s.values = append(s.values, nil)
@@ -314,7 +319,7 @@ func (s *scraper) finish() error {
 		return nil
 	}
 	if s.over > 0 {
-		s.st.LastError = fmt.Sprintf("more than %d series: the rest is not in the file", maxSeries)
+		s.st.LastError = fmt.Sprintf("more than %d series, or %d bytes of them: the rest is not in the file", maxSeries, maxSeriesBytes)
 	}
 	err := s.out.close()
 	err = errors.Join(err, durable.WriteFile(filepath.Join(s.dir, MetricsFirstFile), []byte(s.hide(string(s.first))), 0o644))
@@ -332,6 +337,8 @@ func (s *scraper) summarize(out *schemas.Observed) {
 		switch {
 		case t.used < 0:
 			row.Unknown = "the service has no such metric"
+		case s.unseen && t.kind != "gauge":
+			row.Metric, row.Unknown = t.metric[t.used], unseenAfter
 		case t.kind == "histogram":
 			row.Metric = t.metric[t.used]
 			t.meanOf(&row)
@@ -370,6 +377,9 @@ func (t *track) meanOf(row *schemas.ObservedSeries) {
 		row.N, row.Mean = int64(n), &mean
 	}
 }
+
+// unseenAfter is why a counter has no delta.
+const unseenAfter = "not seen after the last answer"
 
 // find returns the series of a name, an empty one for none.
 func find(series []schemas.ObservedSeries, name string) schemas.ObservedSeries {

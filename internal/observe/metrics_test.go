@@ -37,7 +37,7 @@ func TestMetricsAreSummedUp(t *testing.T) {
 	}})
 	opts := metricsOnly(url)
 	opts.Dir = t.TempDir()
-	seen, findings, err := observe(t, opts, 450*time.Millisecond)
+	seen, findings, err := observe(t, opts, until(t, func() bool { return n.Load() >= 5 }))
 	if err != nil || len(findings) != 0 {
 		t.Fatalf("%v, %v", err, findings)
 	}
@@ -90,8 +90,7 @@ func TestMetricsAreSummedUp(t *testing.T) {
 // and memory, and the errors are counted.
 func TestTroubledMetrics(t *testing.T) {
 	good := "vllm:num_requests_running 1\n"
-	after := func(bad http.HandlerFunc) http.HandlerFunc { // well at first
-		var n atomic.Int64
+	after := func(n *atomic.Int64, bad http.HandlerFunc) http.HandlerFunc { // well at first
 		return func(w http.ResponseWriter, r *http.Request) {
 			if n.Add(1) == 1 {
 				io.WriteString(w, good)
@@ -142,10 +141,11 @@ func TestTroubledMetrics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			opts := metricsOnly(service(t, map[string]http.HandlerFunc{"/metrics": c.h, "/late": after(c.h)}))
+			var n atomic.Int64
+			opts := metricsOnly(service(t, map[string]http.HandlerFunc{"/metrics": c.h, "/late": after(&n, c.h)}))
 			opts.Timeout = 120 * time.Millisecond
 			begun := time.Now()
-			seen, findings, err := observe(t, opts, 50*time.Millisecond)
+			seen, findings, err := observe(t, opts, nothing)
 			st := sourceOf(t, seen, "metrics")
 			if err != nil || st.Status != schemas.ObservedUnknown || !strings.Contains(st.Unknown, c.want) || len(st.Files) != 0 || len(seen.Series) != 0 {
 				t.Errorf("%v, %+v", err, st)
@@ -154,7 +154,7 @@ func TestTroubledMetrics(t *testing.T) {
 				t.Errorf("findings %+v", findings)
 			}
 			opts.MetricsPath, opts.Dir = "/late", ""
-			seen, findings, err = observe(t, opts, 300*time.Millisecond)
+			seen, findings, err = observe(t, opts, until(t, func() bool { return n.Load() >= 3 }))
 			st = sourceOf(t, seen, "metrics")
 			if err != nil || st.Status != schemas.ObservedSeen || st.Errors < 2 || st.Looks != 1 || !strings.Contains(st.LastError, c.want) || st.Unknown == "" {
 				t.Errorf("%v, %+v", err, st)
@@ -212,7 +212,7 @@ func TestMetricsThatAreMissingOrRequired(t *testing.T) {
 	url := service(t, nil)
 	opts := metricsOnly(url)
 	opts.Metrics = schemas.ObserveAuto
-	seen, findings, err := observe(t, opts, time.Millisecond)
+	seen, findings, err := observe(t, opts, nothing)
 	if st := sourceOf(t, seen, "metrics"); err != nil || len(findings) != 0 || st.Status != schemas.ObservedUnknown || !strings.Contains(st.Unknown, "404") {
 		t.Errorf("auto: %v, %v, %+v", err, findings, st)
 	}
@@ -231,11 +231,15 @@ func TestMetricsThatAreMissingOrRequired(t *testing.T) {
 			w.WriteHeader(503)
 			return
 		}
-		io.WriteString(w, "up 1\n")
+		io.WriteString(w, "a:generation_tokens_total 1\n")
 	}})
 	opts.Dir = t.TempDir()
-	if _, _, err := observe(t, opts, time.Millisecond); err == nil || !strings.Contains(err.Error(), "not seen after the last answer") {
+	seen, _, err = observe(t, opts, nothing)
+	if err == nil || !strings.Contains(err.Error(), unseenAfter) {
 		t.Errorf("gone: %v", err)
+	}
+	if s := find(seen.Series, "generation_tokens"); s.Delta != nil || s.Unknown != unseenAfter {
+		t.Errorf("a counter that nobody saw after: %+v", s)
 	}
 }
 
@@ -244,7 +248,7 @@ func TestACounterThatWentBack(t *testing.T) {
 	url := service(t, map[string]http.HandlerFunc{"/metrics": func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "a:generation_tokens_total %d\n", 1000/min(n.Add(1), 2))
 	}})
-	seen, _, err := observe(t, metricsOnly(url), 10*time.Millisecond)
+	seen, _, err := observe(t, metricsOnly(url), nothing)
 	s := find(seen.Series, "generation_tokens")
 	if err != nil || s.Delta != nil || !strings.Contains(s.Unknown, "went back") {
 		t.Errorf("%v, %+v", err, s)
@@ -255,7 +259,7 @@ func TestSecretsAreCutOutOfMetrics(t *testing.T) {
 	opts := metricsOnly(service(t, map[string]http.HandlerFunc{"/metrics": text("m{key=\"s3cret\"} 1\n")}))
 	opts.Dir = t.TempDir()
 	opts.Hide = func(s string) string { return strings.ReplaceAll(s, "s3cret", "[hidden]") }
-	if _, _, err := observe(t, opts, time.Millisecond); err != nil {
+	if _, _, err := observe(t, opts, nothing); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{MetricsFile, MetricsFirstFile, MetricsLastFile, SummaryFile} {
@@ -302,5 +306,36 @@ func TestChecks(t *testing.T) {
 		if strings.Join(got, " ") != c.agrees || len(findings) != wrong {
 			t.Errorf("%s: %v, want %s; findings %v", c.name, got, c.agrees, findings)
 		}
+	}
+}
+
+// TestSeriesAreBounded: a service that names new series at every look costs no
+// more than the limits.
+func TestSeriesAreBounded(t *testing.T) {
+	ep, err := newEndpoint("http://127.0.0.1:1", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScraper(ep, "/metrics", t.TempDir(), func(s string) string { return s }, &schemas.ObservedSource{Name: "metrics"})
+	long := strings.Repeat("x", 40<<10)
+	for look := range 12 {
+		var b strings.Builder
+		for i := range 100 {
+			fmt.Fprintf(&b, "m{a=\"%d-%d-%s\"} 1\n", look, i, long)
+		}
+		if err := s.parse([]byte(b.String())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.size > maxSeriesBytes || s.over == 0 || len(s.values) != len(s.index) || len(s.index) > 1000 {
+		t.Errorf("%d bytes of series, %d left out, %d columns, %d known", s.size, s.over, len(s.values), len(s.index))
+	}
+	var many strings.Builder
+	for i := range maxSeries + 10 {
+		fmt.Fprintf(&many, "n%d 1\n", i)
+	}
+	s = newScraper(ep, "/metrics", t.TempDir(), func(s string) string { return s }, &schemas.ObservedSource{Name: "metrics"})
+	if err := s.parse([]byte(many.String())); err != nil || len(s.index) != maxSeries || s.over != 10 {
+		t.Errorf("%v, %d series, %d left out", err, len(s.index), s.over)
 	}
 }

@@ -14,8 +14,11 @@ import (
 // SummaryFile holds what a Recorder gives, beside the files it sums up.
 const SummaryFile = "observed.json"
 
-// afterLimit bounds the looks after the last answer, together.
-const afterLimit = 15 * time.Second
+// What bounds the looks after the last answer, together.
+const (
+	afterLimit       = 15 * time.Second
+	interruptedLimit = 3 * time.Second
+)
 
 // never is the interval of sources that are only looked at before and after.
 const never = 10000 * time.Hour
@@ -232,7 +235,11 @@ func (r *Recorder) abandon() {
 func (r *Recorder) End(ctx context.Context) (schemas.Observed, []schemas.Finding, error) {
 	out := schemas.Observed{ToNs: int64(time.Since(r.zero)), Sources: []schemas.ObservedSource{}, Series: []schemas.ObservedSeries{},
 		Values: map[string]schemas.Value{}, Checks: []schemas.ObservedCheck{}}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterLimit)
+	limit := afterLimit
+	if ctx.Err() != nil {
+		limit = interruptedLimit
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	for _, w := range r.watchers {
 		w.end <- last
@@ -286,7 +293,7 @@ func (r *Recorder) lastLook(w *watcher) error {
 	}
 	st := w.st
 	if w.ended != nil {
-		st.Unknown = "not seen after the last answer: " + r.opts.Hide(w.ended.Error())
+		st.Unknown = unseenAfter + ": " + r.opts.Hide(w.ended.Error())
 		if r.opts.requires(st.Name) {
 			return fmt.Errorf("observe: the stage requires %s: %s", st.Name, st.Unknown)
 		}
