@@ -96,6 +96,11 @@ func Kinds() []KindSpec {
 				{Name: "content", Type: TypeInt, Min: bound(0), Doc: "of lengths and prompts"},
 				{Name: "order", Type: TypeInt, Min: bound(0), Doc: "of prompts and of pairs of models"},
 			}},
+			{Name: "turns", Type: TypeInt, Min: bound(1), Max: bound(1000), Doc: "prompts of conversations (sharegpt), on the chat endpoint: most turns of each, sent one after the answer to another with what the file says was said; requests, concurrency and arrivals count conversations then"},
+			{Name: "think", Type: TypeTable, Doc: "with turns: time from an answer to the next turn; default none", Fields: []Field{
+				{Name: "time", Type: TypeDuration, Required: true, Doc: "mean"},
+				{Name: "dist", Type: TypeString, Default: "fixed", Enum: []string{"fixed", "exponential"}, Doc: "law, drawn from the arrival seed"},
+			}},
 			{Name: "shuffle", Type: TypeBool, Default: false, Doc: "prompts of a file without times in an order drawn from the order seed"},
 			{Name: "warmup", Type: TypeDuration, Doc: "beginning of the run that is not in the steady window; with neither this nor drain the window is detected"},
 			{Name: "drain", Type: TypeDuration, Doc: "end of the run, up to its last answer, that is not in the steady window"},

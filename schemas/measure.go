@@ -50,6 +50,15 @@ func MeasureMode(config map[string]any) (string, error) {
 	default:
 		err = fmt.Errorf("mode %q: want open, closed, sequential or switch", mode)
 	}
+	if err == nil && set.Has("turns") && !set.Has("prompts") {
+		err = errors.New("turns belongs to prompts: a file of conversations")
+	}
+	if err == nil && set.Has("think") && !set.Has("turns") {
+		err = errors.New("think belongs to turns: it is the time between an answer and the next turn")
+	}
+	if err == nil && set.Has("turns") {
+		err = refuseKeys(set, "turns", "max_in_flight")
+	}
 	if err == nil && set.Has("at_end") && (!set.Has("duration") || mode == ModeOpen) {
 		err = errors.New("at_end belongs to duration in a closed loop: a fixed number of requests is always waited for")
 	}

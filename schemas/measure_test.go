@@ -46,6 +46,10 @@ func TestMeasureMode(t *testing.T) {
 		{set("concurrency", "duration", "input", "output"), ModeClosed, ""},
 		{set("mode=sequential", "duration", "at_end", "requests", "input", "output"), ModeSequential, ""},
 		{set("concurrency", "input", "output"), "", "requests or duration"},
+		{set("concurrency", "prompts", "turns", "think"), ModeClosed, ""},
+		{set("concurrency", "prompts", "think"), "", "think belongs to turns"},
+		{set("concurrency", "workload", "turns"), "", "turns belongs to prompts"},
+		{set("arrival", "prompts", "turns", "max_in_flight"), "", "max_in_flight has no meaning"},
 		{set("concurrency", "workload", "at_end"), "", "at_end belongs"},
 		{set("arrival", "duration", "at_end", "input", "output"), "", "at_end belongs"},
 	} {

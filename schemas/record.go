@@ -57,6 +57,9 @@ type RequestRecord struct {
 
 	// SwitchFrom is the model that was served just before, in mode switch.
 	SwitchFrom string `json:"switch_from,omitempty"`
+	// Conversation and Turn, from 0, are set where a request follows on an answer.
+	Conversation string `json:"conversation,omitempty"`
+	Turn         int    `json:"turn,omitempty"`
 	// AtEnd is set in a closed loop of a stated duration, for a request that was in
 	// flight when it was over: waited for, or cut.
 	AtEnd string `json:"at_end,omitempty" jsonschema:"enum=drained,enum=cut"`

@@ -112,5 +112,10 @@ type ScheduledRequest struct {
 	// PromptDigest is the SHA-256 of the request's prompt as it will be sent.
 	PromptDigest Digest `json:"prompt_digest,omitempty"`
 	SwitchFrom   string `json:"switch_from,omitempty"`
+	// Conversation says which one the request is turn number Turn, from 0, of. It is
+	// sent ThinkNs after the answer to the turn before; of a first turn AtNs says when.
+	Conversation string `json:"conversation,omitempty"`
+	Turn         int    `json:"turn,omitempty"`
+	ThinkNs      int64  `json:"think_ns,omitempty"`
 	Phase        string `json:"phase,omitempty" jsonschema:"enum=cold,enum=switch,enum=steady"`
 }

@@ -25,9 +25,13 @@ type Request struct {
 }
 
 // PromptDigest is the SHA-256 of a request's prompt as it will be sent: the JSON
-// of the token id list for completions, the text for chat and for a given text.
+// of the token id list for completions, the text for chat and for a given text, the
+// JSON of the messages for a turn of a conversation after its first.
 func PromptDigest(api string, contentSeed uint64, req Request) schemas.Digest {
 	if text, ok := promptText(api, contentSeed, req); ok {
+		if len(req.History) > 0 {
+			return schemas.DigestOf(appendMessages(nil, req.History, text))
+		}
 		return schemas.DigestOf([]byte(text))
 	}
 	return schemas.DigestOf(appendIDs(nil, workload.PromptTokenIDs(contentSeed, req.Index, req.InputTokens, req.Prompt)))
@@ -58,8 +62,7 @@ func (c *Client) body(req Request) []byte {
 	text, isText := promptText(c.opts.API, c.opts.ContentSeed, req)
 	switch {
 	case c.opts.API == APIChat:
-		b = append(b, `,"messages":[{"role":"user","content":`...)
-		b = append(append(b, mustString(text)...), `}]`...)
+		b = appendMessages(append(b, `,"messages":`...), req.History, text)
 	case isText:
 		b = append(append(b, `,"prompt":`...), mustString(text)...)
 	default:
@@ -81,6 +84,17 @@ func (c *Client) body(req Request) []byte {
 		b = append(b, `,"ignore_eos":true`...)
 	}
 	return append(append(b, c.extra...), '}')
+}
+
+// appendMessages adds what was said, and then the prompt, as a person's words.
+func appendMessages(b []byte, history []workload.Message, prompt string) []byte {
+	b = append(b, '[')
+	for _, m := range history {
+		b = append(append(b, `{"role":`...), mustString(m.Role)...)
+		b = append(append(append(b, `,"content":`...), mustString(m.Text)...), `},`...)
+	}
+	b = append(b, `{"role":"user","content":`...)
+	return append(append(b, mustString(prompt)...), `}]`...)
 }
 
 // extraFields encodes the fields that a caller adds to every body.

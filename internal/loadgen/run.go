@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -43,6 +42,11 @@ const (
 // scheduled time is that moment. With opts.MaxInFlight the loop is open, but a
 // request that is due waits until fewer are in flight; its record says since when.
 // With opts.Until a closed loop ends at a time.
+//
+// Requests of conversations are sent turn by turn, each after the answer to the one
+// before it and its ThinkNs; its scheduled time is then. AtNs says when a
+// conversation begins, and a limit counts conversations. A turn that was not
+// answered ends its conversation.
 func Run(ctx context.Context, opts Options, sink func(schemas.RequestRecord) error) error {
 	if opts.Anchor.IsZero() {
 		opts.Anchor = time.Now().Add(50 * time.Millisecond)
@@ -197,6 +201,10 @@ func (r *run) dispatch(sending, flight context.Context) {
 	defer moreProcs(3)()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	r.client.priority.Store(hotThread(!r.client.opts.NormalPriority))
+	if talks := conversations(r.requests); talks != nil {
+		r.converse(sending, flight, talks)
+		return
+	}
 	ahead := semaphore.NewWeighted(lookaheadBytes)
 	ready := make(chan prepared, lookaheadRequests)
 	var build sync.WaitGroup
@@ -221,10 +229,7 @@ func (r *run) dispatch(sending, flight context.Context) {
 	if r.client.opts.Until > 0 {
 		return // what is left was only prepared, its turn never came
 	}
-	why := "the run was stopped before it was due"
-	if errors.Is(context.Cause(sending), errServiceGone) {
-		why = "the service ended before it was due"
-	}
+	why := r.whyNot(sending)
 	for _, req := range r.requests[r.sent.Load():] {
 		rec := r.newRecord(req)
 		if r.client.opts.Concurrency > 0 {
@@ -262,6 +267,7 @@ func (r *run) markEnd(rec *schemas.RequestRecord) {
 func (r *run) newRecord(req Request) schemas.RequestRecord {
 	rec := r.client.newRecord(req)
 	rec.SwitchFrom, rec.Phase = req.SwitchFrom, req.Phase
+	rec.Conversation, rec.Turn = req.Conversation, req.Turn
 	return rec
 }
 

@@ -261,3 +261,39 @@ func TestWindowsWhileReading(t *testing.T) {
 		}
 	}
 }
+
+func TestTurnsOfConversations(t *testing.T) {
+	const file = `[{"conversations": [{"from": "human", "value": "q0"}, {"from": "gpt", "value": "a0"}, {"from": "human", "value": "q1"}, {"from": "gpt", "value": "a1"},
+		{"from": "human", "value": "q2"}, {"from": "human", "value": "not an answer"}, {"from": "human", "value": "q3"}, {"from": "gpt", "value": "a3"}]},
+	{"conversations": [{"from": "gpt", "value": "begins"}, {"from": "human", "value": "x"}]},
+	{"conversations": [{"from": "user", "value": "r0"}, {"from": "assistant", "value": "b0"}]}]`
+	read := func(turns int) Workload {
+		t.Helper()
+		w, err := Read(strings.NewReader(file), Options{Name: "talks.json", Models: []string{"m0", "m1", "m2"}, Seed: 4, Turns: turns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := read(9)
+	if len(w.Requests) != 3 || w.Reading.Failed != 1 {
+		t.Fatalf("%+v", w)
+	}
+	a, b, c := w.Requests[0], w.Requests[1], w.Requests[2]
+	if a.ID != "0.0" || a.Conversation != "0" || a.Turn != 0 || a.Text != "q0" || len(a.History) != 0 {
+		t.Errorf("%+v", a)
+	}
+	if want := []Message{{"user", "q0"}, {"assistant", "a0"}}; b.Conversation != "0" || b.Turn != 1 || b.Text != "q1" || !slices.Equal(b.History, want) || b.Model != a.Model {
+		t.Errorf("%+v", b)
+	}
+	if c.Conversation != "1" || c.Text != "r0" || c.Turn != 0 {
+		t.Errorf("%+v", c)
+	}
+	// Fewer turns move no model and no conversation; without, the first turns alone.
+	for _, turns := range []int{0, 1} {
+		v := read(turns)
+		if len(v.Requests) != 2 || v.Requests[0].Model != a.Model || v.Requests[1].Model != c.Model || (v.Requests[1].Conversation == "") != (turns == 0) {
+			t.Errorf("%d turns: %+v", turns, v.Requests)
+		}
+	}
+}

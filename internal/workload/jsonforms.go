@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // jsonLine is a line of any of the JSONL forms. Other keys are not looked at.
@@ -126,10 +127,38 @@ func (p *parser) promptRow(l jsonLine) error {
 
 // conversation is an entry of a ShareGPT file.
 type conversation struct {
-	Conversations []struct {
-		From  string `json:"from"`
-		Value string `json:"value"`
-	} `json:"conversations"`
+	Conversations []said `json:"conversations"`
+}
+
+type said struct {
+	From  string `json:"from"`
+	Value string `json:"value"`
+}
+
+func (s said) person() bool { return s.Value != "" && (s.From == "human" || s.From == "user") }
+
+func (s said) model() bool { return s.Value != "" && !s.person() && s.From != "system" }
+
+// addTurns makes requests of a conversation that begins with a person's turn and an
+// answer to it: of its first turn, or of the first opts.Turns that alternate. What
+// was said before a turn is as the file has it.
+func (p *parser) addTurns(c conversation) error {
+	turns := c.Conversations
+	if p.opts.Turns == 0 {
+		return p.add(Request{Prompt: Prompt{Text: turns[0].Value}}, field{})
+	}
+	var history []Message
+	name, model := strconv.Itoa(p.w.talks), ""
+	p.w.talks++
+	for k := 0; k < p.opts.Turns && 2*k+1 < len(turns) && turns[2*k].person() && turns[2*k+1].model(); k++ {
+		req := Request{ID: name + "." + strconv.Itoa(k), Model: model, Conversation: name, Turn: k, Prompt: Prompt{Text: turns[2*k].Value, History: history[:len(history):len(history)]}}
+		if err := p.add(req, field{}); err != nil {
+			return err
+		}
+		model = p.w.Requests[len(p.w.Requests)-1].Model // one for the whole conversation
+		history = append(history, Message{"user", turns[2*k].Value}, Message{"assistant", turns[2*k+1].Value})
+	}
+	return nil
 }
 
 // shareGPT reads an array of conversations one by one. The first turn is the
@@ -160,7 +189,7 @@ func (p *parser) shareGPT() error {
 			p.w.Reading.Failed++
 			continue
 		}
-		if err := p.add(Request{Prompt: Prompt{Text: turns[0].Value}}, field{}); err != nil {
+		if err := p.addTurns(c); err != nil {
 			return final("%s", err.(*SyntaxError).Text) //nolint:errorlint,forcetypeassert // add returns nothing else
 		}
 	}

@@ -17,9 +17,16 @@ const (
 // alone: a given text, or blocks of BlockTokens tokens of which equal ids mean
 // equal content.
 type Prompt struct {
-	Text        string
+	Text string
+	// History is what was said in the conversation before Text.
+	History     []Message
 	Blocks      []int64
 	BlockTokens int
+}
+
+// Message is one thing said in a conversation. Role is "user" or "assistant".
+type Message struct {
+	Role, Text string
 }
 
 // PromptTokenIDs returns the n token ids of request index's prompt. Equal

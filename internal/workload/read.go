@@ -46,6 +46,9 @@ type Options struct {
 	// names none.
 	Models []string
 	Seed   uint64
+	// Turns is how many turns of each conversation of a form that has them become
+	// requests; 0 means the first only, which then belongs to no conversation.
+	Turns int
 	// From and To keep only the arrivals in [From, To) of the workload's own time in
 	// memory; the whole file is read and judged all the same. A To of 0 keeps all.
 	From, To time.Duration

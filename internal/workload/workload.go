@@ -23,6 +23,7 @@ type Workload struct {
 	Reading schemas.Reading
 	// names are those of the whole file, of which Requests may be a window.
 	names map[string]bool
+	talks int // conversations seen
 }
 
 // Request is one arrival. AtNs counts from the workload's own zero.
@@ -32,6 +33,10 @@ type Request struct {
 	Model        string
 	InputTokens  int
 	OutputTokens int // 0: the file does not state it
+	// Conversation and Turn, from 0, are set where turns of a conversation follow each
+	// other; they stand together.
+	Conversation string
+	Turn         int
 	// Prompt holds a given text, or shared blocks; InputTokens is 0 for a text.
 	Prompt
 }

@@ -103,6 +103,10 @@ func loadConditions(c *conditionList, task *pipeline.Task, set schemas.Settings,
 	}
 	c.add("requests", p.header.Requests)
 	c.add("stop_condition", p.stopText())
+	if turns := p.turns(); turns != nil {
+		c.add("conversations", turns)
+		c.add("think_time", set.Table("think"))
+	}
 	if ms := task.Service.ReadyMs; ms != nil {
 		c.add("startup_ms", *ms)
 	} else {

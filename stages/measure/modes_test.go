@@ -151,3 +151,67 @@ func TestRefusesWhatIsNoPlan(t *testing.T) {
 		}
 	}
 }
+
+const talksFile = `[{"conversations": [{"from": "human", "value": "q0"}, {"from": "gpt", "value": "a0"}, {"from": "human", "value": "q1"}, {"from": "gpt", "value": "a1"}]},
+{"conversations": [{"from": "human", "value": "r0"}, {"from": "gpt", "value": "b0"}, {"from": "human", "value": "r1"}, {"from": "gpt", "value": "b1"}]},
+{"conversations": [{"from": "human", "value": "s0"}, {"from": "gpt", "value": "c0"}]}]`
+
+func TestConversations(t *testing.T) {
+	e := startEngine(t, fast("m0", "m1"), func() {})
+	config := func() map[string]any {
+		return map[string]any{"concurrency": 2.0, "turns": 5.0, "api": "chat", "output": fixed(3), "think": map[string]any{"time": "20ms", "dist": "exponential"}}
+	}
+	var digests []schemas.Digest
+	for _, seed := range []float64{1, 1, 2} {
+		c := config()
+		c["seeds"] = map[string]any{"arrival": seed, "content": 1.0, "assignment": 1.0}
+		s := generated(t, e, talksFile, c)
+		if err := run(context.Background(), s.task); err != nil {
+			t.Fatal(err)
+		}
+		h, list := s.schedule(t)
+		digests = append(digests, h.RequestsDigest)
+		recs := s.records(t)
+		if res := s.result(t); res.Counts.OK != 5 || len(list) != 5 || list[1].Turn != 1 || list[1].ThinkNs <= 0 || list[0].ThinkNs != 0 || list[0].Model != list[1].Model {
+			t.Errorf("%+v %+v", res.Counts, list)
+		}
+		if a, b := recs["0.0"], recs["0.1"]; b.ScheduledNs != a.EndNs+list[1].ThinkNs || *b.InputTokens <= *a.InputTokens {
+			t.Errorf("turn 1 was due at %d, turn 0 ended at %d; prompts of %d and %d tokens", b.ScheduledNs, a.EndNs, *a.InputTokens, *b.InputTokens)
+		}
+		if b, _ := os.ReadFile(s.path(OutputResult, ConditionsFile)); !strings.Contains(string(b), `"most_turns":2`) {
+			t.Errorf("conditions: %s", b)
+		}
+	}
+	if digests[0] != digests[1] || digests[0] == digests[2] {
+		t.Errorf("times to think must follow from the arrival seed: %v", digests)
+	}
+	// requests and shuffle are of conversations.
+	c := config()
+	c["requests"], c["shuffle"] = 2.0, true
+	delete(c, "concurrency")
+	c["arrival"] = map[string]any{"process": "constant", "rate": 50.0}
+	s := generated(t, e, talksFile, c)
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	_, list := s.schedule(t)
+	begun := map[string]bool{}
+	for i, q := range list {
+		begun[q.Conversation] = true
+		if q.Turn > 0 && (list[i-1].Conversation != q.Conversation || list[i-1].Turn != q.Turn-1 || list[i-1].AtNs != q.AtNs) {
+			t.Errorf("turns are torn apart: %+v", list)
+		}
+	}
+	if len(begun) != 2 {
+		t.Errorf("%d conversations, want 2", len(begun))
+	}
+	for want, change := range map[string]map[string]any{"chat endpoint": {"api": "completions"}, "no conversations": {"workload_form": "text"}} {
+		c := config()
+		for k, v := range change {
+			c[k] = v
+		}
+		if err := run(context.Background(), generated(t, e, talksFile, c).task); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", change, err, want)
+		}
+	}
+}

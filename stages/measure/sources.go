@@ -16,7 +16,7 @@ func (p *plan) readOptions(set schemas.Settings, path string) workload.Options {
 	return workload.Options{
 		From: from, To: to,
 		Name: baseName(path), Form: workload.Form(set.Text("workload_form")), Unit: set.Text("timestamp_unit"), Models: p.models, Seed: p.header.Seeds.Assignment,
-		MaxInput: set.Int("max_input"), MaxOutput: set.Int("max_output"), MaxTotal: set.Int("max_total"), Over: set.Text("over_length"),
+		Turns: set.Int("turns"), MaxInput: set.Int("max_input"), MaxOutput: set.Int("max_output"), MaxTotal: set.Int("max_total"), Over: set.Text("over_length"),
 	}
 }
 
@@ -66,7 +66,7 @@ func (p *plan) add(id string, at int64, model string, in, out int, prompt worklo
 	})
 }
 
-// fromPrompts sends given texts, each at most once.
+// fromPrompts sends given texts, each at most once, or conversations turn by turn.
 func (p *plan) fromPrompts(set schemas.Settings) error {
 	w, err := p.read(set, set.Text("prompts"))
 	if err != nil {
@@ -75,30 +75,40 @@ func (p *plan) fromPrompts(set schemas.Settings) error {
 	if w.Form.Timed() {
 		return fmt.Errorf("%s has times (form %s): give it as workload", baseName(set.Text("prompts")), w.Form)
 	}
+	if err := checkTurns(set, w.Form); err != nil {
+		return err
+	}
+	list := talks(w.Requests)
 	if set.Bool("shuffle") {
 		r := workload.NewRand(p.header.Seeds.Order, "order/prompts")
-		r.Shuffle(len(w.Requests), func(i, j int) { w.Requests[i], w.Requests[j] = w.Requests[j], w.Requests[i] })
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
-	at, err := p.arrivals(set, len(w.Requests))
+	at, err := p.arrivals(set, len(list))
 	if err != nil {
 		return err
 	}
-	if len(at) > len(w.Requests) {
-		return fmt.Errorf("%d requests but %d prompts in %s: a prompt sent twice would measure a cache; ask for fewer", len(at), len(w.Requests), baseName(set.Text("prompts")))
+	if len(at) > len(list) {
+		return fmt.Errorf("%d requests but %d prompts in %s: a prompt sent twice would measure a cache; ask for fewer", len(at), len(list), baseName(set.Text("prompts")))
 	}
 	output, err := p.lengths(set, "output", &p.header.Output)
 	if err != nil {
 		return err
 	}
+	think := p.thinking(set)
 	for i, t := range at {
-		r := w.Requests[i]
-		if r.OutputTokens == 0 {
-			if output == nil {
-				return fmt.Errorf("prompt %s of %s states no output length: say output = { ... }", r.ID, baseName(set.Text("prompts")))
+		for _, r := range list[i] {
+			if r.OutputTokens == 0 {
+				if output == nil {
+					return fmt.Errorf("prompt %s of %s states no output length: say output = { ... }", r.ID, baseName(set.Text("prompts")))
+				}
+				r.OutputTokens = output()
 			}
-			r.OutputTokens = output()
+			p.add(r.ID, t, r.Model, 0, r.OutputTokens, r.Prompt)
+			q := &p.requests[len(p.requests)-1]
+			if q.Conversation, q.Turn = r.Conversation, r.Turn; r.Turn > 0 {
+				q.ThinkNs = think()
+			}
 		}
-		p.add(r.ID, t, r.Model, 0, r.OutputTokens, r.Prompt)
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ func (p *plan) sizePrompts(ctx context.Context, task *pipeline.Task, set schemas
 	for i := range p.requests {
 		r := &p.requests[i]
 		r.Index = i
+		if len(r.History) > 0 {
+			continue // the text alone is not what is sent
+		}
 		if r.Text == "" && api == loadgen.APICompletions {
 			if !asking.TextPrompts {
 				continue
