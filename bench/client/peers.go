@@ -33,31 +33,38 @@ func peers(ctx context.Context, streams []int) error {
 	if home == "" {
 		return fmt.Errorf("BENCH_PEERS names no directory; bench/client/peers.sh makes one")
 	}
-	fmt.Println("\nthe same shape, every stream begun at once, connections not made before; what each client reports, less what the server noted, ms")
-	fmt.Printf("%7s %-9s | %9s %9s %9s | %9s %9s | %8s\n", "streams", "client", "TTFT mean", "less 50", "TTFT p99", "ITL mean", "ITL p99", "srv late")
+	fmt.Println("\nthe same shape, every stream begun at once, connections made then (predialled: this client, made before); what each client reports, less what the server noted, ms")
+	fmt.Printf("%7s %-10s | %9s %9s %9s | %9s %9s | %8s\n", "streams", "client", "TTFT mean", "less 50", "TTFT p99", "ITL mean", "ITL p99", "srv late")
 	for _, n := range streams {
 		if err := ownRow(ctx, n); err != nil {
 			return err
 		}
 		for _, p := range []peer{aiperf(home), guidellm(home)} {
 			if _, err := os.Stat(p.bin); err != nil {
-				fmt.Printf("%7d %-9s | not installed\n", n, p.name)
+				fmt.Printf("%7d %-10s | not installed\n", n, p.name)
 				continue
 			}
 			if err := p.row(ctx, n); err != nil {
-				fmt.Printf("%7d %-9s | %v\n", n, p.name, err)
+				fmt.Printf("%7d %-10s | %v\n", n, p.name, err)
 			}
 		}
 	}
 	return nil
 }
 
+// ownRow is this client, without and with connections made before.
 func ownRow(ctx context.Context, n int) error {
-	var r row
-	if err := inOwnProcess(ctx, &r, "measure", "-streams", fmt.Sprint(n), "-spread", "0s"); err != nil {
-		return err
+	for _, predial := range []bool{false, true} {
+		var r row
+		if err := inOwnProcess(ctx, &r, "measure", "-streams", fmt.Sprint(n), "-spread", "0s", fmt.Sprintf("-predial=%v", predial)); err != nil {
+			return err
+		}
+		name := "assay"
+		if predial {
+			name = "predialled"
+		}
+		printPeer(n, name, r.Reported.TTFT, r.Reported.ITL, r.Truth)
 	}
-	printPeer(n, "assay", r.Reported.TTFT, r.Reported.ITL, r.Truth)
 	return nil
 }
 
@@ -121,7 +128,7 @@ func truthOf(a account) truth {
 }
 
 func printPeer(n int, name string, ttft, itl spread, t truth) {
-	fmt.Printf("%7d %-9s | %9.3f %9.3f %9.3f | %9.4f %9.4f | %8.3f", n, name, ttft.Mean-t.TTFT, ttft.Mean-ms(firstToken), ttft.P99-t.TTFTP99,
+	fmt.Printf("%7d %-10s | %9.3f %9.3f %9.3f | %9.4f %9.4f | %8.3f", n, name, ttft.Mean-t.TTFT, ttft.Mean-ms(firstToken), ttft.P99-t.TTFTP99,
 		itl.Mean-t.ITL, itl.P99-t.ITLP99, t.TTFT-ms(firstToken))
 	if t.Streams != n {
 		fmt.Printf("  (%d streams came)", t.Streams)

@@ -280,6 +280,9 @@ func (c *Client) read(ctx context.Context, resp *http.Response, s *stream, idle 
 			}
 			return nil
 		case errors.Is(err, io.EOF):
+			if ctx.Err() != nil && s.rec.FinishReason == "" {
+				return classify(ctx, err, true, "reading the stream") // the end is that of a cancelled connection
+			}
 			s.end(seen.at, framed(resp))
 			return nil
 		case err != nil:

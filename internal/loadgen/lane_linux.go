@@ -95,7 +95,7 @@ func newWire(c *Client) (*wire, error) {
 		}
 		w.lanes = append(w.lanes, l)
 	}
-	w.procs = moreProcs(2*len(w.lanes))
+	w.procs = moreProcs(2 * len(w.lanes))
 	for _, l := range w.lanes {
 		w.ended.Go(l.run)
 	}

@@ -12,6 +12,14 @@ import (
 // roomForChunks is how many chunks of a record get their room before they come.
 const roomForChunks = 4096
 
+// An answer may have this many token events, or token ids, for every token asked
+// for, and some more: one that goes on is not to fill the memory until its time is
+// over.
+const (
+	eventsPerToken = 8
+	eventsMore     = 4096
+)
+
 // maxTokens is more than any true answer has.
 const maxTokens = 10_000_000
 
@@ -163,6 +171,10 @@ func (s *stream) token(p *piece) {
 	c := schemas.Chunk{AtNs: s.now, Bytes: len(p.visible) + p.hiddenBytes, Hidden: len(p.visible) == 0}
 	if n, ok := s.tokensOf(p); ok {
 		c.Tokens = tokenCount(n)
+	}
+	if limit := eventsPerToken*r.AskedOutputTokens + eventsMore; len(r.Chunks) >= limit || len(r.TokenIDs) > limit {
+		s.fail(schemas.OutcomeProtocolError, fmt.Sprintf("the answer goes on after %d token events; %d tokens were asked for", len(r.Chunks), r.AskedOutputTokens))
+		return
 	}
 	r.Chunks = append(r.Chunks, c)
 	s.newest = len(r.Chunks) - 1
