@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -53,8 +56,7 @@ func runShow(c *call) error {
 		return c.printJSON(doc)
 	}
 	if c.Bool("files") {
-		c.printf("%s", filesText(doc.Files))
-		return nil
+		return writeFiles(c.stdout, doc.Files)
 	}
 	c.printf("%s", reportText(doc.Report))
 	c.printf("\n%s", hostText(doc.Report))
@@ -76,17 +78,25 @@ func (c *call) tags(d schemas.Digest) ([]string, error) {
 	return tagsOf(c.ctx, s, d)
 }
 
-func filesText(files []schemas.TreeEntry) string {
-	t := newTable("bytes", "sha256", "path").right(0)
+// writeFiles lists files as a table does, but row by row: there may be a million.
+func writeFiles(w io.Writer, files []schemas.TreeEntry) error {
+	size, digest := len("bytes"), len("sha256")
+	for _, e := range files {
+		if e.Kind == schemas.EntryFile {
+			size, digest = max(size, len(strconv.FormatInt(e.Size, 10))), max(digest, len(e.Digest.Short()))
+		}
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%*s  %-*s  path\n", size, "bytes", digest, "sha256")
 	for _, e := range files {
 		switch e.Kind {
 		case schemas.EntryFile:
-			t.row(fmt.Sprint(e.Size), e.Digest.Short(), e.Path)
+			fmt.Fprintf(out, "%*d  %-*s  %s\n", size, e.Size, digest, e.Digest.Short(), e.Path)
 		case schemas.EntrySymlink:
-			t.row("-", "link", e.Path+" -> "+e.Target)
+			fmt.Fprintf(out, "%*s  %-*s  %s -> %s\n", size, "-", digest, "link", e.Path, e.Target)
 		}
 	}
-	return t.String()
+	return out.Flush()
 }
 
 func hostText(rep schemas.Report) string {
