@@ -156,7 +156,7 @@ func (t *Table) readSegment(f io.Reader, rows []byte) ([]byte, error) {
 	return rows, nil
 }
 
-// sorted orders rows by key and keeps the last of each key.
+// sorted orders rows by key, in place, and keeps the last of each key.
 func (t *Table) sorted(rows []byte) []byte {
 	w := t.width()
 	row := func(i uint32) []byte { return rows[int(i)*w : (int(i)+1)*w] }
@@ -172,14 +172,37 @@ func (t *Table) sorted(rows []byte) []byte {
 	slices.SortFunc(order, func(i, j uint32) int {
 		return cmp.Or(bytes.Compare(row(i)[:t.key], row(j)[:t.key]), cmp.Compare(i, j))
 	})
-	out := make([]byte, 0, len(rows))
-	for n, i := range order {
-		if n+1 < len(order) && bytes.Equal(row(i)[:t.key], row(order[n+1])[:t.key]) {
+	t.permute(rows, order)
+	out := rows[:0]
+	for n := range order {
+		this := row(uint32(n))
+		if n+1 < len(order) && bytes.Equal(this[:t.key], row(uint32(n + 1))[:t.key]) {
 			continue
 		}
-		out = append(out, row(i)...)
+		out = append(out, this...) // at or before where it is
 	}
 	return out
+}
+
+// permute puts row order[i] at i. It uses order up.
+func (t *Table) permute(rows []byte, order []uint32) {
+	const done = 1 << 31
+	w := t.width()
+	row := func(i int) []byte { return rows[i*w : (i+1)*w] }
+	held := make([]byte, w)
+	for i := range order {
+		copy(held, row(i))
+		for at := i; order[at]&done == 0; {
+			next := int(order[at])
+			order[at] |= done
+			if next == i {
+				copy(row(at), held)
+				break
+			}
+			copy(row(at), row(next))
+			at = next
+		}
+	}
 }
 
 // Get returns the value of a key as saved or loaded; what was put since the last
@@ -301,6 +324,10 @@ func (t *Table) Save() error {
 func (t *Table) merge(fresh []byte) {
 	w := t.width()
 	if (len(t.rows)+len(fresh))/w > t.max {
+		t.rows = fresh
+		return
+	}
+	if len(t.rows) == 0 {
 		t.rows = fresh
 		return
 	}
