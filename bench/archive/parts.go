@@ -115,6 +115,8 @@ func waitSettled() { time.Sleep(2100 * time.Millisecond) }
 // scale: time and memory for ever more files.
 func scale(s settings) error {
 	fmt.Println("\never more files of 100-300 bytes")
+	const limitMiB = 512
+	first := map[string]float64{} // microseconds a file, of the fewest files
 	for _, n := range s.scale {
 		data, store := s.path("scale"), s.path("store")
 		if err := writeTiny(data, n); err != nil {
@@ -125,6 +127,8 @@ func scale(s settings) error {
 			{"put", fresh(store), self("put", store, data), nil},
 			{"put again", nil, self("put", store, data), nil},
 			{"put again and seal", nil, self("seal", store, data), nil},
+			{"verify", nil, self("verify", store), nil},
+			{"extract", fresh(s.path("out")), self("extract", store, s.path("out")), nil},
 		} {
 			if c.before != nil {
 				if err := c.before(); err != nil {
@@ -135,9 +139,17 @@ func scale(s settings) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("  %8d files  %-20s %8.2f s  %6.1f us a file, peak %d MiB\n", n, c.name, r.wall.Seconds(), float64(r.wall.Microseconds())/float64(n), r.peakMiB)
+			each := float64(r.cpu.Microseconds()) / float64(n)
+			if first[c.name] == 0 {
+				first[c.name] = each
+			}
+			fmt.Printf("  %8d files  %-20s %8.2f s  processor %6.1f us a file, %.1fx of that for %d, peak %d MiB\n",
+				n, c.name, r.wall.Seconds(), each, each/first[c.name], s.scale[0], r.peakMiB)
+			if n == s.scale[len(s.scale)-1] {
+				memory(fmt.Sprintf("%s of %d files", c.name, n), r.peakMiB, limitMiB)
+			}
 		}
-		if err := fresh(data, store)(); err != nil {
+		if err := fresh(data, store, s.path("out"))(); err != nil {
 			return err
 		}
 	}
