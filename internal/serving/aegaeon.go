@@ -15,13 +15,11 @@ type aegaeon struct {
 	all     []worker
 	// ready have their first token and no decode worker yet.
 	ready []*request
-	views [][]batchView
+	// meant are batches that a dispatch counts on more in than they hold.
+	meant []*decodeBatch
 	names []int // model -> its place by name
 	next  int64 // number of the next decode batch
 }
-
-// batchView is a decode batch as dispatch sees it, with what it dispatched there.
-type batchView struct{ model, total int }
 
 func newAegaeon(s *System, n *node) *aegaeon {
 	p := &aegaeon{s: s, node: n, names: namePlaces(s.models)}
@@ -32,10 +30,9 @@ func newAegaeon(s *System, n *node) *aegaeon {
 			p.prefill, p.all = append(p.prefill, w), append(p.all, w)
 			continue
 		}
-		w := &decodeWorker{p: p, gpu: g, tally: DecodeLoad{Worker: g.id, NodeIndex: n.index}}
+		w := &decodeWorker{p: p, gpu: g, tally: DecodeLoad{Worker: g.id, NodeIndex: n.index}, byModel: make([][]*decodeBatch, len(s.models))}
 		p.decode, p.all = append(p.decode, w), append(p.all, w)
 	}
-	p.views = make([][]batchView, len(p.decode))
 	return p
 }
 
@@ -66,12 +63,6 @@ func (p *aegaeon) schedule(r *request) {
 		return
 	}
 	slices.SortFunc(p.ready, inOrder)
-	for i, w := range p.decode {
-		p.views[i] = p.views[i][:0]
-		for _, b := range w.batches {
-			p.views[i] = append(p.views[i], batchView{b.m.index, b.total})
-		}
-	}
 	for _, r := range p.ready {
 		w := p.decode[p.choose(r)]
 		w.inbox = append(w.inbox, r)
@@ -79,6 +70,14 @@ func (p *aegaeon) schedule(r *request) {
 	}
 	clear(p.ready)
 	p.ready = p.ready[:0]
+	for _, b := range p.meant {
+		b.meant = 0
+	}
+	for _, w := range p.decode {
+		clear(w.planned)
+		w.planned = w.planned[:0]
+	}
+	p.meant = p.meant[:0]
 }
 
 func inOrder(a, b *request) int {
@@ -89,19 +88,33 @@ func inOrder(a, b *request) int {
 // fits into, else the one with the fewest batches.
 func (p *aegaeon) choose(r *request) int {
 	fewest, c := 0, r.context()
-	for i, view := range p.views {
-		for j := range view {
-			if view[j].model == r.m.index && view[j].total+c <= r.m.capacity {
-				view[j].total += c
+	for i, w := range p.decode {
+		for _, b := range w.byModel[r.m.index] {
+			if b.total+b.meant+c <= r.m.capacity {
+				p.mean(b, c)
 				return i
 			}
 		}
-		if len(view) < len(p.views[fewest]) {
+		for _, b := range w.planned {
+			if b.m == r.m && b.meant+c <= r.m.capacity {
+				b.meant += c
+				return i
+			}
+		}
+		if f := p.decode[fewest]; len(w.batches)+len(w.planned) < len(f.batches)+len(f.planned) {
 			fewest = i
 		}
 	}
-	p.views[fewest] = append(p.views[fewest], batchView{r.m.index, c})
+	w := p.decode[fewest]
+	w.planned = append(w.planned, &decodeBatch{m: r.m, meant: c})
 	return fewest
+}
+
+func (p *aegaeon) mean(b *decodeBatch, tokens int) {
+	if b.meant == 0 {
+		p.meant = append(p.meant, b)
+	}
+	b.meant += tokens
 }
 
 // toPrefill puts a request into the first group of its model that it fits into,

@@ -20,6 +20,7 @@ type decodeBatch struct {
 	m       *model
 	reqs    []*request
 	total   int // contexts
+	meant   int // contexts that are about to come, within a dispatch
 	quotaMs int64
 }
 
@@ -39,7 +40,9 @@ type decodeWorker struct {
 	// batches begin with the one whose turn it is; at the end of its turn it goes
 	// to the end.
 	batches []*decodeBatch
-	turns   int // left in the round, 0 between rounds
+	byModel [][]*decodeBatch // the same, by model
+	planned []*decodeBatch   // within a dispatch: what it will open
+	turns   int              // left in the round, 0 between rounds
 	phase   phase
 
 	running []*request // of the step under way: its batch may have more by now
@@ -57,8 +60,8 @@ func (w *decodeWorker) hasWork() bool { return len(w.inbox)+len(w.batches) > 0 }
 // join puts a request into the first batch of its model that it fits into, else
 // into one of its own at the end.
 func (w *decodeWorker) join(r *request) {
-	for _, b := range w.batches {
-		if b.m == r.m && b.total+r.context() <= b.m.capacity {
+	for _, b := range w.byModel[r.m.index] {
+		if b.total+r.context() <= b.m.capacity {
 			b.add(r)
 			return
 		}
@@ -66,7 +69,20 @@ func (w *decodeWorker) join(r *request) {
 	b := &decodeBatch{id: w.p.next, m: r.m}
 	w.p.next++
 	b.add(r)
+	w.own(b)
+}
+
+// own puts a batch at the end.
+func (w *decodeWorker) own(b *decodeBatch) {
 	w.batches = append(w.batches, b)
+	w.byModel[b.m.index] = append(w.byModel[b.m.index], b)
+}
+
+// rotate puts the first at the end.
+func rotate(list []*decodeBatch) {
+	first, last := list[0], len(list)-1
+	copy(list, list[1:])
+	list[last] = first
 }
 
 // accept takes in what was dispatched here. It has no quota in this round unless it
@@ -106,6 +122,7 @@ func (w *decodeWorker) round() {
 	ended := len(w.batches) > 0 && w.phase != phaseWake
 	for _, b := range w.batches {
 		reqs = append(reqs, b.reqs...)
+		w.byModel[b.m.index] = w.byModel[b.m.index][:0]
 	}
 	reqs = append(reqs, w.inbox...)
 	clear(w.inbox)
@@ -220,9 +237,8 @@ func (w *decodeWorker) stepped() {
 // endTurn goes on with the next batch of the round, or a new round.
 func (w *decodeWorker) endTurn() {
 	w.tally.Turns++
-	first, last := w.batches[0], len(w.batches)-1
-	copy(w.batches, w.batches[1:])
-	w.batches[last] = first
+	rotate(w.byModel[w.batches[0].m.index]) // it is the first of its model too
+	rotate(w.batches)
 	w.turns--
 	if w.turns > 0 {
 		w.turn()
@@ -291,7 +307,8 @@ func (w *decodeWorker) snapshot() StealWorker {
 func (w *decodeWorker) give(to *decodeWorker, position int) {
 	b := w.batches[position]
 	w.batches = slices.Delete(w.batches, position, position+1)
-	to.batches = append(to.batches, b)
+	w.byModel[b.m.index] = slices.DeleteFunc(w.byModel[b.m.index], func(o *decodeBatch) bool { return o == b })
+	to.own(b)
 	for _, r := range b.reqs {
 		r.home = to
 	}
