@@ -93,6 +93,11 @@ func (l *Layout) CheckBlob(ctx context.Context, d schemas.Digest, size int64) er
 // replace a blob of that name, which may have been damaged. Its bytes are durable
 // then; AddRun makes the names of blobs durable before the run's manifest.
 func (s *Store) PutBlob(ctx context.Context, d schemas.Digest, size int64, r io.Reader) error {
+	return s.putBlob(ctx, d, size, func(*durable.File) io.Reader { return r })
+}
+
+// putBlob is PutBlob of what from gives for the file that it is written to.
+func (s *Store) putBlob(ctx context.Context, d schemas.Digest, size int64, from func(*durable.File) io.Reader) error {
 	if !d.Valid() || size < 0 {
 		return fmt.Errorf("store blob: %q of %d bytes is not well formed", string(d), size)
 	}
@@ -101,7 +106,7 @@ func (s *Store) PutBlob(ctx context.Context, d schemas.Digest, size int64, r io.
 		return fmt.Errorf("store blob %s: %w", d, err)
 	}
 	defer f.Abort()
-	in := newHashReader(ctx, io.LimitReader(r, size+1))
+	in := newHashReader(ctx, io.LimitReader(from(f), size+1))
 	if _, err := io.Copy(f, in); err != nil {
 		return fmt.Errorf("store blob %s: %w", d, err)
 	}

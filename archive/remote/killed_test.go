@@ -27,6 +27,7 @@ type gate struct {
 	mu     sync.Mutex
 	sent   int64
 	came   int64 // bytes of answers
+	slow   int64 // answers stop after so many, 0 for never
 	pieces int
 	closed bool
 	// stop is asked before each piece and after each read of a body.
@@ -65,8 +66,12 @@ type answered struct {
 func (a answered) Read(b []byte) (int, error) {
 	n, err := a.ReadCloser.Read(b)
 	a.g.mu.Lock()
-	defer a.g.mu.Unlock()
 	a.g.came += int64(n)
+	stop := a.g.slow > 0 && a.g.came > a.g.slow
+	a.g.mu.Unlock()
+	if stop {
+		<-a.g.open
+	}
 	return n, err
 }
 
@@ -95,7 +100,7 @@ func (g *gate) reopen() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	sent := g.sent
-	g.sent, g.closed, g.stop = 0, false, nil
+	g.sent, g.slow, g.closed, g.stop = 0, 0, false, nil
 	close(g.open)
 	return sent
 }
@@ -285,6 +290,43 @@ func TestContinuedBlob(t *testing.T) {
 	s := newStore(t)
 	run := sealRun(t, s, "run", map[string]string{"outputs/result/big.bin": noise(8<<20, 1)})
 	missing, sent := killAndRepeat(t, reg, s, run, func(_ int64, pieces int, inBody bool) bool { return !inBody && pieces == 6 })
+	for name, spoil := range map[string]func(path string){"as it was left": func(string) {}, "with a changed byte": func(path string) { flip(t, path) }} {
+		into := newStore(t)
+		g := newGate(t, reg.host, nil)
+		at := Scheme + strings.TrimPrefix(g.URL, "http://") + "/lab/runs:base"
+		list := blobsOf(t, s, run)
+		big := list[0]
+		for _, b := range list {
+			if b.Size > big.Size {
+				big = b
+			}
+		}
+		g.slow = 5 << 20 // answers stop there until the process is killed
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "ASSAY_TEST_PULL="+at, "ASSAY_TEST_STORE="+into.Dir())
+		must(t, child.Start())
+		part := filepath.Join(into.Dir(), "assay/work/downloads", big.Digest.Hex())
+		for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
+			if info, err := os.Stat(part); err == nil && info.Size() > 4<<20 {
+				break
+			}
+		}
+		must(t, child.Process.Kill())
+		_ = child.Wait()
+		g.reopen()
+		spoil(part)
+		again, err := archive.Open(into.Dir())
+		must(t, err)
+		out, err := Pull(context.Background(), again, parseRef(t, at), PullOptions{Options: noLogin()})
+		must(t, err)
+		wantValid(t, again, run)
+		if resumed := out.BytesMoved < 5<<20; resumed != (name == "as it was left") {
+			t.Errorf("%s: %d bytes came then of a blob of %d of which more than 4 MiB were there", name, out.BytesMoved, big.Size)
+		}
+		if left, err := os.ReadDir(filepath.Dir(part)); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", name, left, err)
+		}
+	}
 	if want := int64(3*testChunk) + manifestBytes; sent > want || missing < 8<<20 {
 		t.Errorf("%d bytes sent of a blob of %d of which 5 MiB were there, want at most %d", sent, missing, want)
 	}

@@ -58,6 +58,7 @@ func Pull(ctx context.Context, into *archive.Store, from Reference, o PullOption
 	}
 	p.runs = map[schemas.Digest]bool{run: true}
 	// Until the run is named, nothing but the lease keeps its blobs.
+	into.SweepDownloads()
 	release, err := into.Lease(ctx, "pull-"+run.Short())
 	if err != nil {
 		return fail(p.out, err)
@@ -191,6 +192,14 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef, w *archive.Wrapper) 
 
 // put stores what a download brings, which another tool may have compressed.
 func (p *pull) put(ctx context.Context, b archive.BlobRef, d *download) error {
+	if d.blob.Digest == b.Digest && b.Size > p.c.tune.whole {
+		return p.into.PutBlobFrom(ctx, b.Digest, b.Size, func(offset int64) io.Reader {
+			d.close()
+			p.c.progress.add(offset-d.at, 0)
+			d.at = offset
+			return d.reader(ctx)
+		})
+	}
 	plain, err := archive.Unpack(d.blob, b, d.reader(ctx))
 	if err != nil {
 		return err

@@ -142,6 +142,15 @@ func (f *File) StartWriteback(offset, length int64) {
 // ReadAt reads back what was written.
 func (f *File) ReadAt(b []byte, offset int64) (int, error) { return f.f.ReadAt(b, offset) }
 
+// Link gives the file, as far as it is written and will be, a second name, which
+// stays when the file is aborted or its process dies. Nothing makes it durable.
+func (f *File) Link(path string) error {
+	if err := before(OpCreate, path); err != nil {
+		return err
+	}
+	return os.Link(f.temp, path)
+}
+
 // Abort removes the temporary file. It is safe to call at any time.
 func (f *File) Abort() {
 	if f.f == nil {
