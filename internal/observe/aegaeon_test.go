@@ -91,7 +91,11 @@ func TestAegaeonThatAnswersNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := ConfigOf(schemas.Settings{"timeout": "100ms", "metrics": "off", "host": "off"})
+			limit := "20s"
+			if c.name == "silent" {
+				limit = "100ms"
+			}
+			cfg := ConfigOf(schemas.Settings{"timeout": limit, "metrics": "off", "host": "off"})
 			url := service(t, map[string]http.HandlerFunc{cfg.SnapshotPath: c.h, cfg.EventsPath: c.h})
 			seen, findings, err := observe(t, Options{Config: cfg, URL: url, Engine: "aegaeon"}, nothing)
 			if err != nil || len(findings) != 2 {

@@ -26,7 +26,7 @@ const (
 const (
 	maxMetricsBytes = 8 << 20
 	maxSeries       = 50_000
-	maxSeriesBytes  = 32 << 20 // of all series, as written
+	maxSeriesBytes  = 8 << 20 // of all series, as written
 	settlePause     = 100 * time.Millisecond
 	settleLimit     = 2 * time.Second
 )

@@ -121,7 +121,6 @@ func TestTroubledMetrics(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	// A machine that is slow finds the limit of time before that of size.
 	for _, c := range []struct {
 		name string
 		h    http.HandlerFunc
@@ -129,10 +128,10 @@ func TestTroubledMetrics(t *testing.T) {
 	}{
 		{"500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", 500) }, "status 500: boom"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/else", http.StatusFound) }, "status 302"},
-		{"never ends", endless, ""},
-		{"one long line", long, ""},
-		{"slow", trickle, "no whole answer within 120ms"},
-		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no whole answer within 120ms"},
+		{"never ends", endless, "larger than"},
+		{"one long line", long, "larger than"},
+		{"slow", trickle, "no whole answer within 1s"},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no whole answer within 1s"},
 		{"html", text("<html><body>hello</body></html>"), "not a text of metrics"},
 		{"json", text(`{"a": 1}`), "not a text of metrics"},
 		{"empty", text(""), "holds no sample"},
@@ -143,7 +142,11 @@ func TestTroubledMetrics(t *testing.T) {
 			t.Parallel()
 			var n atomic.Int64
 			opts := metricsOnly(service(t, map[string]http.HandlerFunc{"/metrics": c.h, "/late": after(&n, c.h)}))
-			opts.Timeout = 120 * time.Millisecond
+			opts.Timeout = 20 * time.Second
+			looks := int64(3) // a good one and two bad ones
+			if strings.Contains(c.want, "within") {
+				opts.Timeout, looks = time.Second, 2
+			}
 			begun := time.Now()
 			seen, findings, err := observe(t, opts, nothing)
 			st := sourceOf(t, seen, "metrics")
@@ -154,7 +157,7 @@ func TestTroubledMetrics(t *testing.T) {
 				t.Errorf("findings %+v", findings)
 			}
 			opts.MetricsPath, opts.Dir = "/late", ""
-			seen, findings, err = observe(t, opts, until(t, func() bool { return n.Load() >= 3 }))
+			seen, findings, err = observe(t, opts, until(t, func() bool { return n.Load() >= looks }))
 			st = sourceOf(t, seen, "metrics")
 			if err != nil || st.Status != schemas.ObservedSeen || st.Errors < 2 || st.Looks != 1 || !strings.Contains(st.LastError, c.want) || st.Unknown == "" {
 				t.Errorf("%v, %+v", err, st)
@@ -165,7 +168,7 @@ func TestTroubledMetrics(t *testing.T) {
 			if strings.Contains(st.LastError, "127.0.0.1") {
 				t.Errorf("the error names an address: %s", st.LastError)
 			}
-			if took := time.Since(begun); took > 10*time.Second {
+			if took := time.Since(begun); took > 60*time.Second {
 				t.Errorf("took %s", took)
 			}
 		})
@@ -318,7 +321,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 	s := newScraper(ep, "/metrics", t.TempDir(), func(s string) string { return s }, &schemas.ObservedSource{Name: "metrics"})
 	long := strings.Repeat("x", 40<<10)
-	for look := range 12 {
+	for look := range 3 {
 		var b strings.Builder
 		for i := range 100 {
 			fmt.Fprintf(&b, "m{a=\"%d-%d-%s\"} 1\n", look, i, long)
