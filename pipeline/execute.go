@@ -59,6 +59,11 @@ func (r *runner) execute(ctx context.Context, n schemas.Node, views map[string]S
 	}
 	e.record.Key = key
 	if n.Pure {
+		leave, err := r.flights.enter(ctx, key)
+		if err != nil {
+			return e.end(ctx, err, preimage)
+		}
+		defer leave()
 		rec, ok, err := e.earlier(ctx, key)
 		if err != nil {
 			return result{node: n.ID, err: &InfraError{"look for an earlier result", err}}

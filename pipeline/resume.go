@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 
 	"assay/schemas"
@@ -18,7 +19,8 @@ type kept struct {
 // keep reads what stands in a journal. The unit of resume is a service's
 // lifetime: a record made with a service counts only when that lifetime ended
 // properly with all its nodes done, else the whole lifetime runs again.
-func keep(plan schemas.Plan, u Unsealed) kept {
+// What is not whole any more is made anew.
+func keep(plan schemas.Plan, u Unsealed, whole func(what string, tree schemas.Digest) bool) kept {
 	k := kept{records: map[string]schemas.RunRecord{}, attempts: map[string]int{}}
 	ended := map[string]schemas.ServiceRecord{}
 	for _, ev := range u.events {
@@ -42,6 +44,16 @@ func keep(plan schemas.Plan, u Unsealed) kept {
 			}
 		}
 	}
+	for id, rec := range k.records {
+		if rec.Record.Tree != "" && !whole("the result of "+id, rec.Record.Tree) {
+			delete(k.records, id)
+		}
+	}
+	for id, rec := range ended {
+		if rec.Tree != "" && !whole("the account of service lifetime "+id, rec.Tree) {
+			delete(ended, id)
+		}
+	}
 	for _, unit := range plan.Services {
 		if _, ok := ended[unit.ID]; !ok || !k.holdsAll(unit.Nodes) {
 			k.dropUnit(plan, unit.ID)
@@ -58,6 +70,16 @@ func keep(plan schemas.Plan, u Unsealed) kept {
 	}
 	k.dropDependants(plan)
 	return k
+}
+
+// whole reads what a run that goes on would name: it may have been damaged since.
+func (r *runner) whole(ctx context.Context, what string, tree schemas.Digest) bool {
+	err := r.Store.CheckTree(ctx, tree)
+	if err != nil {
+		r.findings = append(r.findings, schemas.Finding{ID: "resume.damaged", Severity: schemas.SeverityWarning, Subject: "run " + r.RunID,
+			Message: fmt.Sprintf("%s is damaged and is made anew: %v", what, err), Remedy: "`assay fsck` looks at the whole store"})
+	}
+	return err == nil
 }
 
 func (k *kept) holdsAll(nodes []string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -153,6 +154,49 @@ func TestResumeTakesWholeLifetimesOnly(t *testing.T) {
 	if got, want := fmt.Sprint(l.ran, l.started), "[warm@t002 use@t002 sum] [engine-2]"; got != want {
 		t.Errorf("after resume ran %s, want %s", got, want)
 	}
+}
+
+// What was damaged while the run lay interrupted is made anew, and the run that is
+// sealed is whole.
+func TestResumeMakesDamagedResultsAnew(t *testing.T) {
+	l := twoTrials(t)
+	opts := l.options()
+	opts.Events = func(ev pipeline.Event) {
+		if ev.Type == "end" && ev.Node == "warm@t002" {
+			durable.SetHook(func(durable.Op, string) error { return syscall.EIO })
+		}
+	}
+	t.Cleanup(func() { durable.SetHook(nil) })
+	if _, err := pipeline.Run(context.Background(), opts); err == nil {
+		t.Fatal("a run whose disk broke gave no error")
+	}
+	durable.SetHook(nil)
+	packs, err := filepath.Glob(filepath.Join(l.store.Dir(), "blobs/sha256/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packs {
+		b, err := os.ReadFile(p)
+		if err == nil && len(b) > 4 && string(b[:4]) == "\x28\xb5\x2f\xfd" {
+			b[len(b)/2] ^= 1
+			err = os.WriteFile(p, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.ran, l.started, l.active = nil, nil, 0
+	u, err := pipeline.PickUnsealed(l.store.Dir(), "", opts.Plan.Digest, l.sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := l.options()
+	again.Resume = &u
+	out, err := pipeline.Run(context.Background(), again)
+	if err != nil || out.Status != schemas.RunPassed {
+		t.Fatalf("%v %+v", err, out)
+	}
+	l.verify()
 }
 
 func TestResumeRefusesAnotherExperiment(t *testing.T) {

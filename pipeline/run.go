@@ -38,6 +38,7 @@ type runner struct {
 	seenSecrets map[string]string // name -> value, of every secret that was given out
 
 	mu         sync.Mutex
+	flights    flights
 	seenInputs map[string]string // path -> identity it had when a stage of this run first read it
 	prints     map[string]ModelIdentity
 	evLock     sync.Mutex
@@ -63,7 +64,7 @@ func Run(ctx context.Context, opts Options) (Outcome, error) {
 			_ = r.journal.close() // the lock goes with the file; the first error is already on its way
 		}
 	}()
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
 		return Outcome{}, err
 	}
 	refused, err := r.early(ctx)
@@ -115,7 +116,7 @@ func newRunner(opts Options) *runner {
 
 // open starts the journal, or goes on with an interrupted one: survivors of the
 // interrupted process are ended and its half-done work is thrown away first.
-func (r *runner) open() error {
+func (r *runner) open(ctx context.Context) error {
 	r.started = r.Now()
 	if r.Resume != nil {
 		r.RunID, r.started = r.Resume.RunID, r.Resume.StartedAt
@@ -145,7 +146,7 @@ func (r *runner) open() error {
 				return &InfraError{"end processes of the interrupted run", err}
 			}
 		}
-		r.kept = keep(r.Plan, *r.Resume)
+		r.kept = keep(r.Plan, *r.Resume, func(what string, tree schemas.Digest) bool { return r.whole(ctx, what, tree) })
 		r.kept.resumed++
 		r.services = append(r.services, r.kept.services...)
 	}

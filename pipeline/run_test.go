@@ -246,6 +246,37 @@ func TestRunPublishesAndASecondRunReuses(t *testing.T) {
 	}
 }
 
+// Nodes that turn out to have one key at the same moment do the work once.
+func TestEqualKeysAtOnceRunOnce(t *testing.T) {
+	l := newLab(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		l.stage(name, "command", "echo the same", nil)
+	}
+	opts := l.options()
+	opts.Parallel = 4
+	out, err := pipeline.Run(context.Background(), opts)
+	if err != nil || out.Status != schemas.RunPassed {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if len(l.ran) != 1 {
+		t.Errorf("ran %v, want one of four equal nodes", l.ran)
+	}
+	l.verify()
+}
+
+// One that fails is no result: each of its equals has its own try, and a run that
+// is interrupted does not wait for them.
+func TestEqualKeysThatFail(t *testing.T) {
+	l := newLab(t)
+	for _, name := range []string{"a", "b"} {
+		l.stage(name, "command", "exit 3", nil)
+	}
+	if out := l.mustRun(); out.Status != schemas.RunFailed || len(l.ran) != 2 {
+		t.Errorf("%s, ran %v", out.Status, l.ran)
+	}
+	l.verify()
+}
+
 func TestEqualUpstreamOutputDoesNotCascade(t *testing.T) {
 	l := newLab(t)
 	l.stage("a", "command", "echo one # old comment", nil)
