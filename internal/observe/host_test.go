@@ -5,11 +5,20 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"assay/internal/supervise"
 	"assay/schemas"
 )
+
+func TestMain(m *testing.M) {
+	if supervise.IsWorker(os.Args[1:]) {
+		syscall.Exit(supervise.Main())
+	}
+	os.Exit(m.Run())
+}
 
 func TestParseProc(t *testing.T) {
 	s, err := ParseStat([]byte("4321 (a) (b) S) S 1 4321 4321 0 -1 4194304 1 2 3 4 150 50 20 5 20 0 7 0 98765 1000 250 18446744073709551615 1 1 0\n"))
@@ -127,6 +136,38 @@ func TestAProcessTree(t *testing.T) {
 	}
 	if rows := lines(t, opts.Dir, HostFile); len(rows) < 5 || rows[1]["service"] == nil || rows[1]["host"] == nil {
 		t.Errorf("rows %v", rows)
+	}
+}
+
+// TestNothingGetsAwayFromASupervisor: what a service leaves to the system comes to
+// the supervisor, and is seen there; the supervisor itself is not the service.
+func TestNothingGetsAwayFromASupervisor(t *testing.T) {
+	p, err := supervise.Start(t.Context(), supervise.Spec{Argv: []string{"/bin/sh", "-c", "(sleep 60 &); sleep 60; :"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Kill(); <-p.Done() })
+	tr, err := newTree(p.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tr.spare || tr.root == p.Pid() {
+		t.Fatalf("the tree begins at %d, spare %v", tr.root, tr.spare)
+	}
+	var sum treeSum
+	until(t, func() bool { // the shell and two that sleep, one of them an orphan
+		var err error
+		sum, err = tr.look(true)
+		orphans := 0
+		for _, pid := range tr.pids {
+			if st, err := readStat(pid); err == nil && st.PPID == tr.root && pid != p.Pid() {
+				orphans++
+			}
+		}
+		return err == nil && sum.Processes == 3 && orphans == 1
+	})()
+	if sum.Threads != 3 || sum.RSSBytes <= 0 || sum.HighWaterBytes < sum.RSSBytes/2 {
+		t.Errorf("%+v", sum)
 	}
 }
 

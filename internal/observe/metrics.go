@@ -128,8 +128,8 @@ func (s *scraper) look(ctx context.Context, w when) error {
 	return s.keep(w, at, time.Since(at))
 }
 
-// after looks until the service's counters have come to rest: some engines count
-// a request a moment after its last byte.
+// after looks until the service is idle and its counters have come to rest: some
+// engines count a request a moment after its last byte.
 func (s *scraper) after(ctx context.Context) error {
 	deadline := time.Now().Add(settleLimit)
 	err := s.look(ctx, afterAll)
@@ -142,12 +142,22 @@ func (s *scraper) after(ctx context.Context) error {
 		}
 		s.st.Looks++ // the last one is counted by who called
 		err = s.look(ctx, afterAll)
-		if slices.Equal(seen, s.counters()) || time.Now().After(deadline) {
+		if s.idle() && slices.Equal(seen, s.counters()) || time.Now().After(deadline) {
 			break
 		}
 	}
 	s.unseen = err != nil
 	return err
+}
+
+// idle says that the service, as far as it tells, has nothing left to do.
+func (s *scraper) idle() bool {
+	for _, t := range s.tracks {
+		if (t.name == "running_requests" || t.name == "waiting_requests") && t.stats[0].last > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *scraper) counters() []float64 {

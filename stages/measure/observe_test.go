@@ -112,3 +112,17 @@ func TestObservationsThatCannotBeWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestAProfileIsACondition(t *testing.T) {
+	s := newStage(t, startEngine(t, fast("m0", "m1"), func() {}), synthForm, map[string]any{"observe": map[string]any{"profile": true}})
+	var c conditionList
+	serviceConditions(&c, s.task)
+	for _, x := range c.list {
+		if x.Name == "profiling" && !strings.Contains(x.Value.(string), "diagnostic") {
+			t.Errorf("%+v", x)
+		}
+	}
+	if len(c.list) == 0 {
+		t.Error("no conditions")
+	}
+}
