@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		writerChild(n, os.Args[1], os.Args[2])
 		return
 	}
+	if seed := os.Getenv(chaosEnv); seed != "" {
+		chaosChild(seed, os.Args[1])
+		return
+	}
 	useMemory()
 	_ = flag.Set("rapid.checks", "40") // the command line still overrides it
 	os.Exit(m.Run())
