@@ -21,23 +21,32 @@ const (
 	svgLegendRow, svgLegend = 18, svgHeight - 34
 )
 
-// svgStyle has colours that can be told apart by most people, in light and dark.
+// svgColors can be told apart by most people, on light and on dark ground. They are
+// written out for each line, for viewers that know no variables.
+var svgColors = [][2]string{{"#0b62c4", "#6cb0ff"}, {"#c2410c", "#fb923c"}, {"#15803d", "#4ade80"}, {"#7e22ce", "#c084fc"}, {"#b45309", "#fbbf24"}, {"#0e7490", "#22d3ee"}}
+
 const svgStyle = `
 svg{background:#fff;color:#1b1b1f;font:13px system-ui,sans-serif}
-.s0{--c:#0b62c4}.s1{--c:#c2410c}.s2{--c:#15803d}.s3{--c:#7e22ce}.s4{--c:#b45309}.s5{--c:#0e7490}
-.line{fill:none;stroke:var(--c);stroke-width:2}.mark{fill:var(--c);stroke:var(--c)}
+.line{fill:none;stroke-width:2}
 .grid{stroke:currentColor;stroke-opacity:.15}.axis{stroke:currentColor}.target{stroke:currentColor;stroke-opacity:.6;stroke-dasharray:6 4}
 text{fill:currentColor}.title{font-size:15px;font-weight:600}.note{font-size:11px;opacity:.75}
-@media (prefers-color-scheme:dark){svg{background:#16181d;color:#e6e6ea}
-.s0{--c:#6cb0ff}.s1{--c:#fb923c}.s2{--c:#4ade80}.s3{--c:#c084fc}.s4{--c:#fbbf24}.s5{--c:#22d3ee}}
 `
+
+func svgStyles() string {
+	light, dark := svgStyle, "svg{background:#16181d;color:#e6e6ea}\n"
+	for i, c := range svgColors {
+		light += fmt.Sprintf(".s%d .line{stroke:%s}.s%d .mark{fill:%s}\n", i, c[0], i, c[0])
+		dark += fmt.Sprintf(".s%d .line{stroke:%s}.s%d .mark{fill:%s}\n", i, c[1], i, c[1])
+	}
+	return light + "@media (prefers-color-scheme:dark){" + dark + "}\n"
+}
 
 // PanelSVG draws the panel: its lines, the target, and a title and description for
 // those who do not see it. Equal panels give equal bytes.
 func PanelSVG(w io.Writer, p schemas.Panel) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`+"\n", svgWidth, svgHeight, svgWidth, svgHeight)
-	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n<style>%s</style>\n", escape(p.Title), escape(panelDescription(p)), svgStyle)
+	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n<style>%s</style>\n", escape(p.Title), escape(panelDescription(p)), svgStyles())
 	fmt.Fprintf(&b, `<text class="title" x="%d" y="24">%s</text>`+"\n", svgLeft, escape(p.Title))
 	low, high := panelRange(p)
 	x := func(v float64) float64 { return svgLeft + (v-low)/(high-low)*svgPlotW }
@@ -72,7 +81,7 @@ func svgAxes(b *strings.Builder, p schemas.Panel, x, y func(float64) float64) {
 }
 
 func svgSeries(b *strings.Builder, i int, s schemas.PanelSeries, x, y func(float64) float64) {
-	fmt.Fprintf(b, `<g class="s%d"><title>%s</title><polyline class="line" points="`, i%6, escape(s.Name))
+	fmt.Fprintf(b, `<g class="s%d"><title>%s</title><polyline class="line" points="`, i%len(svgColors), escape(s.Name))
 	for k, pt := range s.Points {
 		if k > 0 {
 			b.WriteByte(' ')
