@@ -23,7 +23,7 @@ import (
 // The clients whose rates are held against each other.
 const (
 	rateOurs    = "assay"    // everything: schedule, records of every stamp, verdict
-	rateNetHTTP = "net/http" // a loop around http.Transport that reads the answers and keeps one time each
+	rateNetHTTP = "net/http" // a loop around http.Transport that reads the answers and keeps nothing
 	rateRaw     = "raw"      // a loop that writes the same bytes and counts those of the answers
 )
 
@@ -168,9 +168,7 @@ const wholeRequest = `{"model":"fixed","prompt":[1,2,3,4,5,6,7,8,9,10,11,12,13,1
 func loopNetHTTP(ctx context.Context, url string, left *atomic.Int64) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1, DisableCompression: true}
 	defer transport.CloseIdleConnections()
-	var took []time.Duration
 	for left.Add(-1) >= 0 {
-		started := time.Now()
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(wholeRequest))
 		if err != nil {
 			return err
@@ -185,7 +183,6 @@ func loopNetHTTP(ctx context.Context, url string, left *atomic.Int64) error {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("status %d, %w", resp.StatusCode, err)
 		}
-		took = append(took, time.Since(started))
 	}
 	return nil
 }

@@ -17,6 +17,9 @@ import (
 )
 
 const (
+	// chunkBytes is about the size of a chunk of a record.
+	chunkBytes = 64
+
 	maxErrorBody = 4 << 10
 	// After [DONE] the connection is only worth this much for its reuse.
 	drainLimit = time.Second
@@ -103,11 +106,12 @@ type prepared struct {
 }
 
 func (c *Client) prepare(rec *schemas.RequestRecord, body []byte) prepared {
-	p := prepared{rec: rec, body: body, weight: min(int64(len(body)), lookaheadBytes)}
+	p := prepared{rec: rec, body: body}
 	if c.wired() {
 		p.body = nil
 		p.job, p.fault = c.newJob(rec, body)
 	}
+	p.weight = min(int64(len(body)+cap(rec.Chunks)*chunkBytes), lookaheadBytes)
 	return p
 }
 

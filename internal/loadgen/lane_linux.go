@@ -199,11 +199,8 @@ func (conn *wireConn) write(j *job) {
 		n, err := unix.Write(conn.fd, conn.rest)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN):
+		case err != nil: // no room, or a broken connection, which the lane will read
 			conn.want(unix.EPOLLIN | unix.EPOLLOUT)
-			return
-		case err != nil:
-			conn.want(unix.EPOLLIN)
 			return
 		default:
 			conn.rest = conn.rest[n:]

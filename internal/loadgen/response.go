@@ -174,7 +174,7 @@ func (a *response) inHead(b []byte) (used int, err error) {
 		return len(b), nil
 	}
 	end += from
-	head, err := http.ReadResponse(bufio.NewReaderSize(bytes.NewReader(a.held[:end]), 64), &http.Request{Method: http.MethodPost})
+	head, err := http.ReadResponse(bufio.NewReaderSize(bytes.NewReader(a.held[:end]), 64), &http.Request{Method: http.MethodPost}) //nolint:bodyclose // only the head is read
 	if err != nil {
 		return 0, err
 	}
