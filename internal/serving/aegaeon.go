@@ -80,9 +80,7 @@ func (p *aegaeon) schedule(r *request) {
 	p.meant = p.meant[:0]
 }
 
-func inOrder(a, b *request) int {
-	return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), cmp.Compare(a.Index, b.Index))
-}
+func inOrder(a, b *request) int { return a.order - b.order }
 
 // choose takes the first decode worker with a batch of the request's model that it
 // fits into, else the one with the fewest batches.

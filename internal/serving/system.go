@@ -61,6 +61,7 @@ type Stats struct {
 type request struct {
 	Request
 	m        *model
+	order    int // of arrival
 	progress int
 	hasKV    bool
 	done     bool // finished or failed
@@ -238,7 +239,7 @@ func (s *System) arrive(in Request) error {
 	}
 	s.nowMs = in.AtMs
 	s.stats.Requests++
-	r := &request{Request: in, m: s.models[in.Model]}
+	r := &request{Request: in, m: s.models[in.Model], order: s.stats.Requests}
 	if in.InputTokens+in.OutputTokens > r.m.capacity {
 		s.fail(r, FailedCapacity)
 		return nil
