@@ -87,7 +87,7 @@ func TestHangingRegistries(t *testing.T) {
 		"an error in drops":             {theBlob, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); drip(w, r) }, false, "403"},
 		"no answer to HEAD":             {func(r *http.Request) bool { return isBlob(r) && r.Method == http.MethodHead }, hang, true, "hangs"},
 		"an upload that is not taken":   {func(r *http.Request) bool { return isUpload(r) && r.ContentLength > 1<<18 }, hang, true, "hangs"},
-		"redirects that go in a circle": {theBlob, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 307) }, false, "more than 5 redirects"},
+		"redirects that go in a circle": {theBlob, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect) }, false, "more than 5 redirects"},
 		"an endless storm of 500":       {isBlob, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, "after 6 attempts"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -205,6 +205,10 @@ func (d *download) begin(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if res.StatusCode != http.StatusOK {
+		closeAnswer(res)
+		return 0, fmt.Errorf("pull blob %s: registry %s sends a part of it that was not asked for", d.blob.Digest.Short(), d.c.repo.RegistryStr())
+	}
 	d.body = res.Body
 	if res.ContentLength >= 0 {
 		d.blob.Size = res.ContentLength
