@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +91,13 @@ func (s *textServer) answer(w io.Writer, text string, n, limit int) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
+// asked gives the prompts sent so far, and how often it counted.
+func (s *textServer) asked() (prompts []string, counts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.prompts), s.counts
+}
+
 func sizedConfig(more map[string]any) map[string]any {
 	config := map[string]any{"concurrency": 1.0, "requests": 12.0, "calibrate": false, "input": map[string]any{"dist": "uniform", "min": 9.0, "max": 90.0}, "output": fixed(5)}
 	for k, v := range more {
@@ -105,12 +113,13 @@ func TestTextPromptsHaveTheAskedLengthsByTheTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, list := s.schedule(t)
+	prompts, counts := server.asked()
 	// Some words of the fixture have two tokens: one too many is then the nearest.
-	if c := h.Lengths; c == nil || c.Counted != 12 || c.Asked != 12 || c.Exact < 4 || c.MaxAbsDiff > 1 || c.Calls != server.counts || c.Calls > 12*maxSizings {
-		t.Fatalf("calibration %+v, the server counted %d times", h.Lengths, server.counts)
+	if c := h.Lengths; c == nil || c.Counted != 12 || c.Asked != 12 || c.Exact < 4 || c.MaxAbsDiff > 1 || c.Calls != counts || c.Calls > 12*maxSizings {
+		t.Fatalf("calibration %+v, the server counted %d times", h.Lengths, counts)
 	}
 	for i, r := range list {
-		if sent := server.prompts[i]; r.PromptDigest != schemas.DigestOf([]byte(sent)) || tokensOf(sent) != r.CountedTokens || len(strings.Fields(sent)) != r.PromptWords {
+		if sent := prompts[i]; r.PromptDigest != schemas.DigestOf([]byte(sent)) || tokensOf(sent) != r.CountedTokens || len(strings.Fields(sent)) != r.PromptWords {
 			t.Errorf("request %+v was sent as %q of %d tokens", r, sent, tokensOf(sent))
 		}
 	}
@@ -144,16 +153,17 @@ func TestTextPromptsHaveAboutTheAskedLengthsByUsage(t *testing.T) {
 		t.Fatalf("calibration %+v", h.Lengths)
 	}
 	learnt := map[string]bool{}
-	for _, p := range server.prompts[:len(usageWords)] {
+	prompts, _ := server.asked()
+	for _, p := range prompts[:len(usageWords)] {
 		learnt[p] = true
 	}
-	for _, p := range server.prompts[len(usageWords):] {
+	for _, p := range prompts[len(usageWords):] {
 		if n := tokensOf(p); learnt[p] || n < 72 || n > 88 {
 			t.Errorf("%d tokens, sent for learning before: %v", n, learnt[p])
 		}
 	}
 	for _, r := range s.records(t) {
-		if r.InputTokensSource != "usage" || *r.InputTokens != tokensOf(server.prompts[len(usageWords)+r.Index]) || list[r.Index].CountedTokens != 0 {
+		if r.InputTokensSource != "usage" || *r.InputTokens != tokensOf(prompts[len(usageWords)+r.Index]) || list[r.Index].CountedTokens != 0 {
 			t.Errorf("record %+v", r)
 		}
 	}
@@ -162,8 +172,9 @@ func TestTextPromptsHaveAboutTheAskedLengthsByUsage(t *testing.T) {
 func TestLengthsThatAreOff(t *testing.T) {
 	server, e := startTextServer(t, false)
 	short := sizedConfig(map[string]any{"input": fixed(1), "require_lengths": true})
-	if err := run(context.Background(), generated(t, e, "", short).task); err == nil || !strings.Contains(err.Error(), "require_lengths: prompts differ") || len(server.prompts) != 0 {
-		t.Errorf("error %v, %d requests sent", err, len(server.prompts))
+	err := run(context.Background(), generated(t, e, "", short).task)
+	if sent, _ := server.asked(); err == nil || !strings.Contains(err.Error(), "require_lengths: prompts differ") || len(sent) != 0 {
+		t.Errorf("error %v, %d requests sent", err, len(sent))
 	}
 	s := generated(t, e, "", sizedConfig(map[string]any{"ignore_eos": false}))
 	if err := run(context.Background(), s.task); err != nil {
@@ -180,7 +191,9 @@ func TestLengthsThatAreOff(t *testing.T) {
 	if err := run(context.Background(), strict.task); err == nil || !strings.Contains(err.Error(), "require_lengths: the tokens of answers") {
 		t.Errorf("error %v", err)
 	}
+	server.mu.Lock()
 	server.path = "/tokenize"
+	server.mu.Unlock()
 	if err := run(context.Background(), generated(t, e, "", sizedConfig(nil)).task); err == nil || !strings.Contains(err.Error(), "/extras/tokenize/count: status 500") {
 		t.Errorf("error %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"assay/internal/engines/emulated"
@@ -227,6 +228,7 @@ func TestWarmsWithTextWhereIdsAreNotTaken(t *testing.T) {
 
 // A prompt that warmed a service would be in its prefix cache when it is measured.
 func TestPromptsAreNotThoseOfTheMeasurement(t *testing.T) {
+	var mu sync.Mutex
 	var prompts []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
@@ -235,7 +237,9 @@ func TestPromptsAreNotThoseOfTheMeasurement(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 			t.Error(err)
 		}
+		mu.Lock()
 		prompts = append(prompts, q.Prompt)
+		mu.Unlock()
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"x\",\"index\":0,\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n")
 	}))
@@ -245,6 +249,8 @@ func TestPromptsAreNotThoseOfTheMeasurement(t *testing.T) {
 	if err := run(context.Background(), s.task); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for i, p := range prompts {
 		measured, _ := loadgen.PromptText(loadgen.APICompletions, s.task.Seed, loadgen.Request{ScheduledRequest: schemas.ScheduledRequest{Index: i, PromptWords: 8}})
 		if p == measured || len(strings.Fields(p)) != 8 {
