@@ -74,21 +74,23 @@ func TestHangingRegistries(t *testing.T) {
 		push bool
 		want string // in the error; "" for none
 	}{
-		"no answer to the handshake":    {hello, hang, false, "hangs"},
-		"an endless handshake":          {hello, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200); endless(w, r) }, false, ""},
-		"no answer for a manifest":      {gets(isManifest), hang, false, "hangs"},
-		"a manifest that stops":         {gets(isManifest), begun(hang), false, "hangs"},
-		"an endless manifest":           {gets(isManifest), begun(endless), false, "limit of 4194304"},
-		"a manifest in drops":           {gets(isManifest), begun(drip), false, "hangs"},
-		"a blob that stops":             {theBlob, begun(hang), false, "hangs"},
-		"a blob in drops":               {theBlob, begun(drip), false, "broke off"},
-		"an endless blob":               {theBlob, endless, false, string(last.Digest)},
-		"an endless error":              {theBlob, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); endless(w, r) }, false, "403"},
-		"an error in drops":             {theBlob, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); drip(w, r) }, false, "403"},
-		"no answer to HEAD":             {func(r *http.Request) bool { return isBlob(r) && r.Method == http.MethodHead }, hang, true, "hangs"},
-		"an upload that is not taken":   {func(r *http.Request) bool { return isUpload(r) && r.ContentLength > 1<<18 }, hang, true, "hangs"},
-		"redirects that go in a circle": {theBlob, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect) }, false, "more than 5 redirects"},
-		"an endless storm of 500":       {isBlob, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, "after 6 attempts"},
+		"no answer to the handshake":  {hello, hang, false, "hangs"},
+		"an endless handshake":        {hello, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200); endless(w, r) }, false, ""},
+		"no answer for a manifest":    {gets(isManifest), hang, false, "hangs"},
+		"a manifest that stops":       {gets(isManifest), begun(hang), false, "hangs"},
+		"an endless manifest":         {gets(isManifest), begun(endless), false, "limit of 4194304"},
+		"a manifest in drops":         {gets(isManifest), begun(drip), false, "hangs"},
+		"a blob that stops":           {theBlob, begun(hang), false, "hangs"},
+		"a blob in drops":             {theBlob, begun(drip), false, "broke off"},
+		"an endless blob":             {theBlob, endless, false, string(last.Digest)},
+		"an endless error":            {theBlob, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); endless(w, r) }, false, "403"},
+		"an error in drops":           {theBlob, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); drip(w, r) }, false, "403"},
+		"no answer to HEAD":           {func(r *http.Request) bool { return isBlob(r) && r.Method == http.MethodHead }, hang, true, "hangs"},
+		"an upload that is not taken": {func(r *http.Request) bool { return isUpload(r) && r.ContentLength > 1<<18 }, hang, true, "hangs"},
+		"redirects that go in a circle": {theBlob, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, false, "more than 5 redirects"},
+		"an endless storm of 500": {isBlob, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, "after 6 attempts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
