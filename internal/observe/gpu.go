@@ -175,6 +175,9 @@ func (g *gpus) take(at time.Time, list []GPU) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.when == beforeAll && g.out.begun(at) {
+		g.when = meanwhile // a program's rows come by a clock of its own
+	}
 	for _, x := range list {
 		d := g.devices[x.Index]
 		if d == nil {

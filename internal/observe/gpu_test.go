@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"assay/schemas"
 )
@@ -77,6 +78,7 @@ func TestNvidiaSMI(t *testing.T) {
 	env := program(t, `echo "$@" >&2; echo "index, uuid, timestamp, power.draw [W]"; while :; do `+smiRow+`; sleep 0.1; done`)
 	cfg := quiet()
 	cfg.GPU = smiProgram
+	cfg.GPUInterval = 600 * time.Millisecond // rows come more often; a gap of twice this leaves energy undefined
 	opts := Options{Config: cfg, URL: "http://127.0.0.1:1", Dir: t.TempDir(), Run: runChild, Env: env}
 	seen, findings, err := observe(t, opts, until(t, hasLines(opts.Dir, GPUFile, 6)))
 	if err != nil || len(findings) != 0 {
@@ -145,7 +147,8 @@ func TestGPUsByTheService(t *testing.T) {
 	}, "/empty": text(`{"gpus":[]}`), "/wrong": text(`{"gpus":[{"power_w":1}]}`)})
 	cfg := quiet()
 	cfg.GPU = "service"
-	seen, _, err := observe(t, Options{Config: cfg, URL: url}, until(t, func() bool { return n.Load() >= 6 }))
+	cfg.GPUInterval = 400 * time.Millisecond
+	seen, _, err := observe(t, Options{Config: cfg, URL: url}, until(t, func() bool { return n.Load() >= 4 }))
 	if err != nil || sourceOf(t, seen, "gpu").Looks < 4 {
 		t.Fatalf("%v, %+v", err, seen.Sources)
 	}

@@ -100,6 +100,13 @@ func (s *sink) begin(zero time.Time) {
 	s.waiting = nil
 }
 
+// begun says that a time is not before the clock's zero.
+func (s *sink) begun(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.zero.IsZero() && !at.Before(s.zero)
+}
+
 // close makes the file durable and returns the first error it had.
 func (s *sink) close() error {
 	s.mu.Lock()
