@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,17 +17,24 @@ import (
 // was only prepared has none, and what was in flight at the end is waited for or cut.
 func TestClosedLoopUntil(t *testing.T) {
 	const until = 600 * time.Millisecond
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		select {
-		case <-time.After(400 * time.Millisecond):
-		case <-r.Context().Done():
-			return
-		}
-		streamOf(`{"choices":[{"index":0,"text":"a"}]}`, lastEvent, doneEvent)(w, r)
-	})
 	for _, cut := range []bool{false, true} {
-		opts := Options{BaseURL: url, Concurrency: 3, Until: until, CutAtEnd: cut, Requests: schedule(200, 0)}
+		// Three requests are answered at once; the next three only after the end.
+		var asked atomic.Int64
+		over := make(chan struct{})
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if asked.Add(1) > 3 {
+				select {
+				case <-over:
+				case <-r.Context().Done():
+					return
+				}
+			}
+			streamOf(`{"choices":[{"index":0,"text":"a"}]}`, lastEvent, doneEvent)(w, r)
+		})
+		anchor := time.Now().Add(50 * time.Millisecond)
+		time.AfterFunc(time.Until(anchor)+until+200*time.Millisecond, func() { close(over) })
+		opts := Options{BaseURL: url, Anchor: anchor, Concurrency: 3, Until: until, CutAtEnd: cut, Requests: schedule(200, 0)}
 		var recs []schemas.RequestRecord
 		if err := Run(context.Background(), opts, func(r schemas.RequestRecord) error { recs = append(recs, r); return nil }); err != nil {
 			t.Fatal(err)
@@ -51,7 +59,7 @@ func TestClosedLoopUntil(t *testing.T) {
 		if cut {
 			want = schemas.AtEndCut
 		}
-		// Three slots, 400 ms and a little each: 3 done, 3 in flight.
+		// Three slots: 3 done, 3 in flight.
 		if atEnd[want] != 3 || atEnd[""] != 3 || len(atEnd) != 2 {
 			t.Errorf("cut %t: %v", cut, atEnd)
 		}
