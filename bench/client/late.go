@@ -68,6 +68,9 @@ func lateOnce(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := server.account(); err != nil {
+		return err
+	}
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
