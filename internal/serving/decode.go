@@ -52,7 +52,34 @@ type decodeWorker struct {
 	stepMs  int64
 }
 
-func (w *decodeWorker) lost(*request) {} // a request here has its first token
+// lost takes out a request whose client has gone: one with its first token does not
+// fail otherwise. A batch that is left empty goes, unless it is its turn.
+func (w *decodeWorker) lost(r *request) {
+	gone := func(o *request) bool { return o == r }
+	w.inbox = slices.DeleteFunc(w.inbox, gone)
+	w.running = slices.DeleteFunc(w.running, gone)
+	for i, b := range w.batches {
+		if !slices.Contains(b.reqs, r) {
+			continue
+		}
+		b.reqs = slices.DeleteFunc(b.reqs, gone)
+		b.total -= r.context()
+		if len(b.reqs) == 0 && i > 0 {
+			w.drop(i)
+		}
+		return
+	}
+}
+
+// drop forgets a batch that waits for its turn.
+func (w *decodeWorker) drop(i int) {
+	b := w.batches[i]
+	w.batches = slices.Delete(w.batches, i, i+1)
+	w.byModel[b.m.index] = slices.DeleteFunc(w.byModel[b.m.index], func(o *decodeBatch) bool { return o == b })
+	if i < w.turns {
+		w.turns--
+	}
+}
 
 // hasWork is asked of a worker that is idle.
 func (w *decodeWorker) hasWork() bool { return len(w.inbox)+len(w.batches) > 0 }
@@ -188,6 +215,10 @@ func (w *decodeWorker) move() {
 
 func (w *decodeWorker) begin() {
 	w.usedMs = 0
+	if len(w.batches[0].reqs) == 0 { // all have gone
+		w.endTurn()
+		return
+	}
 	w.form()
 	w.decode()
 }
@@ -220,7 +251,10 @@ func (w *decodeWorker) stepped() {
 	w.computeMs += w.stepMs
 	w.tally.OutputTokens += int64(len(w.running))
 	w.left--
-	if w.left > 0 && w.usedMs < b.quotaMs && len(w.inbox) == 0 && b.total <= b.m.capacity {
+	if w.s.each != nil {
+		w.hand()
+	}
+	if w.left > 0 && len(w.running) > 0 && w.usedMs < b.quotaMs && len(w.inbox) == 0 && b.total <= b.m.capacity {
 		w.decode()
 		return
 	}
@@ -247,12 +281,20 @@ func (w *decodeWorker) endTurn() {
 	w.round()
 }
 
-// flush gives the running requests their tokens and removes the finished ones.
-func (w *decodeWorker) flush(b *decodeBatch) {
+// hand gives the running requests the tokens of the steps so far.
+func (w *decodeWorker) hand() {
+	if len(w.times) == 0 {
+		return
+	}
 	for _, r := range w.running {
 		w.s.step(r, w.times...)
 	}
 	w.times = w.times[:0]
+}
+
+// flush hands tokens out and removes the finished requests.
+func (w *decodeWorker) flush(b *decodeBatch) {
+	w.hand()
 	kept := b.reqs[:0]
 	for _, r := range b.reqs {
 		if !r.done {

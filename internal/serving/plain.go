@@ -73,6 +73,9 @@ func (w *plainWorker) fire() {
 		w.total += len(w.batch)
 		w.left--
 		w.lastBatchMs = w.s.nowMs
+		if w.s.each != nil {
+			w.flush()
+		}
 		if w.left > 0 && !w.changed && w.total <= w.loaded.capacity {
 			w.decode()
 			return

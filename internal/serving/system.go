@@ -39,6 +39,8 @@ const (
 	FailedCapacity Failure = "capacity"
 	// FailedReplica: no node has its model ready.
 	FailedReplica Failure = "no_replica"
+	// FailedCancelled: whoever asked has gone.
+	FailedCancelled Failure = "cancelled"
 )
 
 // Stats count what happened.
@@ -117,13 +119,17 @@ type System struct {
 	steals StealStats
 	// observe, unless nil, sees what happens.
 	observe func(Event)
+	// each, unless nil, is told of tokens as they are made: no step is kept back.
+	each func(r Request, timesMs ...int64)
 	// waiting holds, in order of arrival, what may still fail for want of a token.
 	waiting []*request
 	head    int
 	sink    func(Outcome) error
 	err     error // of sink
 	stats   Stats
-	spare   [][]int64
+	// cancelled counts FailedCancelled, which a simulation has none of.
+	cancelled int
+	spare     [][]int64
 }
 
 // New makes a system on the virtual clock.
@@ -211,14 +217,12 @@ func (s *System) Run(ctx context.Context, arrivals iter.Seq[Request], sink func(
 			}
 		}
 		if arrives {
-			if err := s.arrive(r); err != nil {
+			if _, err := s.arrive(r); err != nil {
 				return s.stats, fmt.Errorf("serving: %w", err)
 			}
 			r, more = next()
 		} else {
-			s.nowMs = at
-			s.events.take().who.fire()
-			s.events.drop()
+			s.fire()
 		}
 		if s.err != nil {
 			return s.stats, s.err
@@ -228,32 +232,48 @@ func (s *System) Run(ctx context.Context, arrivals iter.Seq[Request], sink func(
 	return s.stats, nil
 }
 
-func (s *System) arrive(in Request) error {
+// nextMs is the time of the next event; false when there is none.
+func (s *System) nextMs() (int64, bool) {
+	if len(s.events.heap) == 0 {
+		return 0, false
+	}
+	return s.events.heap[0].atMs, true
+}
+
+// fire handles the next event.
+func (s *System) fire() {
+	s.nowMs = s.events.heap[0].atMs
+	s.events.take().who.fire()
+	s.events.drop()
+}
+
+// arrive takes a request in. One that cannot be served has failed already.
+func (s *System) arrive(in Request) (*request, error) {
 	switch {
 	case in.AtMs < s.nowMs || in.AtMs > maxMs:
-		return fmt.Errorf("request %d arrives at %d ms, after one at %d ms: sort the arrivals", in.Index, in.AtMs, s.nowMs)
+		return nil, fmt.Errorf("request %d arrives at %d ms, after one at %d ms: sort the arrivals", in.Index, in.AtMs, s.nowMs)
 	case in.Model < 0 || in.Model >= len(s.models):
-		return fmt.Errorf("request %d names model %d of %d", in.Index, in.Model, len(s.models))
+		return nil, fmt.Errorf("request %d names model %d of %d", in.Index, in.Model, len(s.models))
 	case in.InputTokens < 1 || in.OutputTokens < 1:
-		return fmt.Errorf("request %d has lengths %d and %d: want 1 or more", in.Index, in.InputTokens, in.OutputTokens)
+		return nil, fmt.Errorf("request %d has lengths %d and %d: want 1 or more", in.Index, in.InputTokens, in.OutputTokens)
 	}
 	s.nowMs = in.AtMs
 	s.stats.Requests++
 	r := &request{Request: in, m: s.models[in.Model], order: s.stats.Requests}
 	if in.InputTokens+in.OutputTokens > r.m.capacity {
 		s.fail(r, FailedCapacity)
-		return nil
+		return r, nil
 	}
 	at, ok := s.router.Assign(s.stats.Requests-1, in.Model, r.m.nodes)
 	if !ok {
 		s.fail(r, FailedReplica)
-		return nil
+		return r, nil
 	}
 	r.node = s.nodes[at]
 	s.note(Event{Kind: EventRoute, Request: in.Index, Model: in.Model, Node: at})
 	s.waiting = append(s.waiting, r)
 	s.reschedule(r.node, r)
-	return nil
+	return r, nil
 }
 
 // reschedule is what happens on a node at every arrival, and when its policy asks
@@ -300,6 +320,8 @@ func (s *System) fail(r *request, why Failure) {
 		s.stats.FailedPatience++
 	case FailedReplica:
 		s.stats.FailedReplica++
+	case FailedCancelled:
+		s.cancelled++
 	default:
 		s.stats.FailedCapacity++
 	}
@@ -325,6 +347,9 @@ func (s *System) step(r *request, timesMs ...int64) {
 	r.tokens = append(r.tokens, timesMs...)
 	r.progress += len(timesMs)
 	r.hasKV = true
+	if s.each != nil {
+		s.each(r.Request, timesMs...)
+	}
 	if r.progress < r.OutputTokens {
 		return
 	}
