@@ -150,8 +150,8 @@ func Engines() []EngineSpec {
 	start = append(start, askingFields()...)
 	attachOrStart := [][]string{{"command", "url"}}
 	return []EngineSpec{
-		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", Fields: []Field{
-			{Name: "models", Type: TypeTableList, Required: true, Doc: "models it serves", Fields: []Field{
+		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", OneOf: [][]string{{"models", "aegaeon_config"}}, Fields: []Field{
+			{Name: "models", Type: TypeTableList, Doc: "models it serves", Fields: []Field{
 				{Name: "name", Type: TypeString, Required: true, Doc: "name requests use; with count, the part before the number"},
 				{Name: "count", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "this many alike models: above 1 each name gets a number of two or more digits, from 00"},
 				{Name: "prefill_base", Type: TypeDuration, Default: "20ms", Doc: "fixed part of prefill"},
@@ -159,7 +159,27 @@ func Engines() []EngineSpec {
 				{Name: "decode_per_token", Type: TypeDuration, Default: "10ms", Doc: "time per output token after the first"},
 				{Name: "jitter", Type: TypeFloat, Default: 0.0, Min: bound(0), Max: bound(1), Doc: "each time is multiplied by 1 + jitter * u, u seeded in [-1, 1]"},
 				{Name: "max_model_len", Type: TypeInt, Default: 32768.0, Min: bound(1), Doc: "prompt and output tokens together"},
+				{Name: "base", Type: TypeString, Doc: "with serving: base model that it is an alias of; default: qwen2.5-7b, yi-9b or llama2-13b by its place, as in a workload without base models"},
+				{Name: "undeployed", Type: TypeBool, Doc: "with serving: no node has it until it is deployed"},
 			}},
+			{Name: "aegaeon_config", Type: TypePath, Doc: "Aegaeon's YAML configuration, in place of models: models, devices, engines, policies, work stealing and CUDA graphs are taken from it"},
+			{Name: "personality", Type: TypeString, Enum: []string{"openai", "aegaeon", "pypto", "vllm"}, Doc: "whose endpoints, checks and errors it has; default: openai"},
+			{Name: "serving", Type: TypeTable, Doc: "model of the system that requests contend for, as in simulate, in place of the latencies of models; time passes time_scale times as fast", Fields: servingFields()},
+			{Name: "cuda_graph", Type: TypeTable, Doc: "aegaeon: graphs of decode steps", Fields: []Field{
+				{Name: "mode", Type: TypeString, Default: "off", Enum: []string{"off", "save", "load"}, Doc: "save: write an archive of each model that decodes; load: check the archives of all models, and decode faster"},
+				{Name: "archive_dir", Type: TypeString, Machine: true, Doc: "folder of archives, for save and load"},
+				{Name: "batch_sizes", Type: TypeScalarList, Doc: "batch sizes with a graph; default: 1, 2, 4, 8"},
+				{Name: "seq_len_bucket", Type: TypeInt, Default: 2048.0, Min: bound(1), Doc: "longest sequence that a graph serves"},
+				{Name: "base_address", Type: TypeInt, Default: 70368744177664.0, Min: bound(2097152), Doc: "of the memory region, a multiple of 2 MiB"},
+				{Name: "region_size_bytes", Type: TypeInt, Default: 274877906944.0, Min: bound(2097152), Doc: "of the memory region, a multiple of 2 MiB"},
+				{Name: "scratch_size_bytes", Type: TypeInt, Default: 4294967296.0, Min: bound(2097152), Doc: "less than the region, a multiple of 2 MiB"},
+				{Name: "decode_factor", Type: TypeFloat, Default: 0.8, Min: bound(0.01), Max: bound(1), Doc: "load: times of decode steps are multiplied by it"},
+			}},
+			{Name: "profile", Type: TypeTable, Doc: "pypto, vllm: profiling may be started over HTTP", Fields: []Field{
+				{Name: "output", Type: TypeString, Required: true, Machine: true, Doc: "folder, or file that ends in .json, of the trace"},
+				{Name: "level", Type: TypeString, Default: "e2e,kernel", Doc: "pypto: of e2e, kernel, verbose, separated by commas"},
+			}},
+			{Name: "load_time", Type: TypeDuration, Doc: "time from its start until it listens, divided by time_scale; default: none"},
 			{Name: "time_scale", Type: TypeFloat, Default: 1.0, Min: bound(1e-3), Max: bound(1e3), Doc: "all times are divided by it"},
 			{Name: "seed", Type: TypeInt, Default: 0.0, Min: bound(0), Doc: "seed of jitter and token ids"},
 			{Name: "tokens_per_chunk", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "tokens in each event"},

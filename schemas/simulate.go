@@ -27,16 +27,14 @@ func isReadField(name string) bool {
 	return slices.ContainsFunc(readFields(), func(f Field) bool { return f.Name == name })
 }
 
-func simulateKind() KindSpec {
-	spec := KindSpec{Name: "simulate", Scope: ScopeTrial, Doc: "runs a workload through a model of a multi-model serving system", Outputs: []string{"requests", "result"}, Fields: []Field{
-		{Name: "workload", Type: TypePath, Required: true, Doc: "file of requests: request_id,model,base_model,arrival_ms,input_tokens,output_tokens, or arrivals in a form that measure reads"},
-		{Name: "models", Type: TypeInt, Min: bound(1), Max: bound(1000), Doc: "number of models that requests of a form without models are given to, at random"},
+// systemFields describe a serving system, simulated or emulated.
+func systemFields() []Field {
+	return []Field{
 		{Name: "policy", Type: TypeString, Required: true, Enum: []string{"serverlessllm", "serverlessllm-plus", "aegaeon"}, Doc: "how requests are placed and models switched"},
 		{Name: "device", Type: TypeString, Default: "h100", Doc: "accelerator of every worker"},
 		{Name: "workers", Type: TypeInt, Default: 16.0, Min: bound(1), Max: bound(10000), Doc: "number of devices"},
 		{Name: "prefill_workers", Type: TypeInt, Min: bound(1), Max: bound(10000), Doc: "how many of them prefill, under aegaeon; default: 6 of 16"},
-		{Name: "profiles", Type: TypePath, Doc: "folder of latency profiles MODEL/DEVICE/i<input>b<batch>.json; default: latencies, or else coefficients fitted to published ones"},
-		{Name: "latencies", Type: TypeTableList, Doc: "coefficients of base models, in seconds, in place of profiles", Fields: []Field{
+		{Name: "latencies", Type: TypeTableList, Doc: "coefficients of base models, in seconds; default: coefficients fitted to published profiles", Fields: []Field{
 			{Name: "model", Type: TypeString, Required: true, Doc: "base model"},
 			{Name: "prefill", Type: TypeScalarList, Required: true, Doc: "c0, c1, c2 of c0 + c1 t + c2 s: t is the sum of the context lengths, s that of their squares"},
 			{Name: "decode", Type: TypeScalarList, Required: true, Doc: "c0, c1, c2 of c0 + c1 t + c2 B: B is the batch size"},
@@ -54,9 +52,25 @@ func simulateKind() KindSpec {
 		{Name: "routing", Type: TypeString, Default: "least-outstanding", Enum: []string{"least-outstanding", "round-robin"}, Doc: "how one of a model's nodes is chosen for a request"},
 		{Name: "placement", Type: TypeString, Default: "least-loaded", Enum: []string{"least-loaded", "round-robin"}, Doc: "how the nodes of a model are chosen"},
 		{Name: "model_cache_gb", Type: TypeFloat, Default: 0.0, Min: bound(0), Max: bound(1e6), Doc: "host memory of a node for weights; 0: all models fit"},
-		{Name: "tokens", Type: TypeBool, Default: true, Doc: "archive the time of every token, beside the first and the last"},
-		sloField(),
+	}
+}
+
+// servingFields are the keys of an emulated engine's system.
+func servingFields() []Field {
+	return append(systemFields(), Field{Name: "tpot", Type: TypeDuration, Default: "100ms", Doc: "time per output token that steers the quotas of aegaeon"})
+}
+
+func simulateKind() KindSpec {
+	spec := KindSpec{Name: "simulate", Scope: ScopeTrial, Doc: "runs a workload through a model of a multi-model serving system", Outputs: []string{"requests", "result"}, Fields: []Field{
+		{Name: "workload", Type: TypePath, Required: true, Doc: "file of requests: request_id,model,base_model,arrival_ms,input_tokens,output_tokens, or arrivals in a form that measure reads"},
+		{Name: "models", Type: TypeInt, Min: bound(1), Max: bound(1000), Doc: "number of models that requests of a form without models are given to, at random"},
 	}}
+	spec.Fields = append(spec.Fields, systemFields()...)
+	spec.Fields = append(spec.Fields,
+		Field{Name: "profiles", Type: TypePath, Doc: "folder of latency profiles MODEL/DEVICE/i<input>b<batch>.json; default: latencies, or else coefficients fitted to published ones"},
+		Field{Name: "tokens", Type: TypeBool, Default: true, Doc: "archive the time of every token, beside the first and the last"},
+		sloField(),
+	)
 	spec.Fields = append(spec.Fields, readFields()...)
 	return spec
 }

@@ -48,6 +48,13 @@ func namePlaces(models []*model) []int {
 
 func (p *aegaeon) workers() []worker { return p.all }
 
+func (p *aegaeon) grown() {
+	p.names = namePlaces(p.s.models)
+	for _, w := range p.decode {
+		w.byModel = append(w.byModel, nil)
+	}
+}
+
 // schedule gives r to a prefill worker. What was dispatched to a decode worker that
 // has not taken it in yet is dispatched again, in order of arrival.
 func (p *aegaeon) schedule(r *request) {

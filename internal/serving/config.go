@@ -73,6 +73,10 @@ type Config struct {
 	Placement string
 	// ModelCacheGB is the host memory of a node for weights; 0 holds all models.
 	ModelCacheGB float64
+	// Undeployed models are on no node until they are deployed.
+	Undeployed []int
+	// Graphs of decode steps, under PolicyAegaeon; nil for none.
+	Graphs *Graphs
 }
 
 const (
@@ -160,6 +164,9 @@ type model struct {
 	batch    float64 // the batch term, 0 for the actual one
 	bytes    int64   // of weights
 	nodes    []int   // that have it ready
+	active   []int   // requests under way, by node
+	captured bool    // its decode steps have graphs
+	replayed bool
 }
 
 func (c Config) models() ([]*model, error) {
@@ -167,21 +174,33 @@ func (c Config) models() ([]*model, error) {
 		return nil, errors.New("no models to serve")
 	}
 	var out []*model
-	for i, s := range c.Models {
-		m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps, bytes: int64(s.Base.MemoryGB * gib)}
-		if m.capacity < 1 {
-			return nil, fmt.Errorf("model %s of %v GB leaves no room for KV in the %v GB of %s: take another device", s.Name, s.Base.MemoryGB, c.Device.MemoryGB, c.Device.Name)
-		}
-		if !(m.loadS >= 0) || m.loadS > maxLatencyS {
-			return nil, fmt.Errorf("model %s takes %v s to load: want a finite time", s.Name, m.loadS)
-		}
-		m.loadMs = int64(m.loadS * 1000)
-		if c.BatchTerm == BatchArtifact {
-			m.batch = -1
+	for i, served := range c.Models {
+		m, err := c.model(i, served)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, m)
 	}
 	return out, nil
+}
+
+func (c Config) model(i int, s Served) (*model, error) {
+	m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps, bytes: int64(s.Base.MemoryGB * gib)}
+	if m.capacity < 1 {
+		return nil, fmt.Errorf("model %s of %v GB leaves no room for KV in the %v GB of %s: take another device", s.Name, s.Base.MemoryGB, c.Device.MemoryGB, c.Device.Name)
+	}
+	if !(m.loadS >= 0) || m.loadS > maxLatencyS {
+		return nil, fmt.Errorf("model %s takes %v s to load: want a finite time", s.Name, m.loadS)
+	}
+	m.loadMs = int64(m.loadS * 1000)
+	if c.BatchTerm == BatchArtifact {
+		m.batch = -1
+	}
+	m.active = make([]int, c.Nodes)
+	if c.Graphs != nil {
+		m.captured = c.Graphs.Ready
+	}
+	return m, nil
 }
 
 // toMs truncates a latency to whole milliseconds, as the artifact does. A fit

@@ -14,6 +14,8 @@ const (
 	EventSteal   EventKind = "steal"   // Worker offered a batch; To took it, unless Why says otherwise
 	EventFinish  EventKind = "finish"  // Request of Model has Tokens, and no more come
 	EventFail    EventKind = "fail"    // Request of Model ends without
+	EventCapture EventKind = "capture" // the decode steps of Model have graphs from now on
+	EventReplay  EventKind = "replay"  // the first decode step of Model that a graph serves
 )
 
 // Event is something that happened.

@@ -25,6 +25,12 @@ func newPlus(s *System, n *node) *plus {
 
 func (p *plus) workers() []worker { return p.all }
 
+func (p *plus) grown() {
+	for _, q := range p.queues {
+		q.models = append(q.models, plusModel{})
+	}
+}
+
 func (p *plus) schedule(r *request) {
 	if r == nil {
 		return

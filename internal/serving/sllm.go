@@ -38,6 +38,7 @@ func newSLLM(s *System, n *node) *sllm {
 }
 
 func (p *sllm) workers() []worker { return p.all }
+func (p *sllm) grown()            {}
 
 func (p *sllm) schedule(r *request) {
 	if r == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Request is one arrival.
@@ -97,6 +98,8 @@ type policy interface {
 	// schedule places r, if there is one, and what else waits for a place.
 	schedule(r *request)
 	workers() []worker
+	// grown is told of a new model, the last of the system's.
+	grown()
 }
 
 // node is some of the workers with a policy of their own. A request stays on one.
@@ -184,13 +187,20 @@ func (s *System) place() error {
 	if s.placer, err = NewPlacer(s.cfg.Placement, caches); err != nil {
 		return err
 	}
-	for _, m := range s.models {
-		s.placer.Deploy(m.index, []int64{m.bytes}, s.cfg.Replicas, Idle)
+	for i, m := range s.models {
+		if !slices.Contains(s.cfg.Undeployed, i) {
+			s.placer.Deploy(m.index, []int64{m.bytes}, s.cfg.Replicas, Idle)
+		}
 	}
+	s.placed()
+	return nil
+}
+
+// placed notes where the models are ready.
+func (s *System) placed() {
 	for _, m := range s.models {
 		m.nodes = s.placer.Ready(m.index)
 	}
-	return nil
 }
 
 // cancelEvery is after how many events a simulation looks whether it was cancelled.
@@ -270,6 +280,7 @@ func (s *System) arrive(in Request) (*request, error) {
 		return r, nil
 	}
 	r.node = s.nodes[at]
+	r.m.active[at]++
 	s.note(Event{Kind: EventRoute, Request: in.Index, Model: in.Model, Node: at})
 	s.waiting = append(s.waiting, r)
 	s.reschedule(r.node, r)
@@ -333,6 +344,7 @@ func (s *System) fail(r *request, why Failure) {
 func (s *System) release(r *request) {
 	if r.node != nil {
 		s.router.Release(r.node.index)
+		r.m.active[r.node.index]--
 	}
 }
 

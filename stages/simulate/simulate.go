@@ -2,13 +2,8 @@ package simulate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"assay/internal/durable"
@@ -151,78 +146,19 @@ func (y system) point(set schemas.Settings, in serving.Input, slo schemas.SLO) (
 	if err != nil {
 		return p, err
 	}
-	c := serving.Config{
-		Policy: y.policy, Workers: y.workers, PrefillWorkers: y.prefill, BatchTerm: serving.BatchTerm(set.Text("batch_term")),
-		BandwidthGBps: set.Float("bandwidth_gb_per_s"), SwitchOverheadMs: set.Duration("switch_overhead").Milliseconds(),
-		PatienceMs: set.Duration("patience").Milliseconds(), TPOTTargetS: p.slo.TPOTMs / 1000,
-		Nodes: set.Int("nodes"), Replicas: set.Int("replicas"), Routing: set.Text("routing"), Placement: set.Text("placement"), ModelCacheGB: set.Float("model_cache_gb"),
-	}
-	if c.Policy == serving.PolicyAegaeon {
-		c.WorkStealing, c.StealMinGap = set.Bool("work_stealing"), set.Int("work_stealing_min_batch_gap")
-		if c.PrefillWorkers == 0 {
-			c.PrefillWorkers = serving.DefaultPrefillWorkers(c.Workers)
-		}
-	}
-	if c.Device, err = serving.FindDevice(y.device); err != nil {
+	c := serving.ConfigOf(set, y.policy, y.workers, y.prefill)
+	c.TPOTTargetS = p.slo.TPOTMs / 1000
+	if c.Device, err = serving.DeviceOf(set, y.device); err != nil {
 		return p, err
 	}
-	if p.fits, p.source, err = latencies(set, c.Device.Name, bases); err != nil {
+	if p.fits, p.source, err = serving.LatenciesOf(set, c.Device.Name, bases); err != nil {
 		return p, err
-	}
-	if set.Has("memory_gb") {
-		c.Device.MemoryGB = set.Float("memory_gb")
 	}
 	if c.Models, err = in.Served(p.fits); err != nil {
 		return p, err
 	}
 	p.cfg = c
 	return p, c.Check()
-}
-
-// latencies are those that the stage states, else those of its profiles, else the
-// built-in ones.
-func latencies(set schemas.Settings, device string, bases []serving.BaseModel) (map[string]serving.Fit, string, error) {
-	stated := set.Tables("latencies")
-	if len(stated) == 0 {
-		return serving.Latencies(set.Text("profiles"), device, bases)
-	}
-	if set.Has("profiles") {
-		return nil, "", errors.New("profiles and latencies are both given: say one")
-	}
-	fits := map[string]serving.Fit{}
-	var sources []string
-	for _, t := range stated {
-		var f serving.Fit
-		for name, into := range map[string]*serving.Coefficients{"prefill": &f.Prefill, "decode": &f.Decode} {
-			if err := coefficients(t.List(name), into); err != nil {
-				return nil, "", fmt.Errorf("latencies of %s: %s: %w", t.Text("model"), name, err)
-			}
-		}
-		fits[t.Text("model")] = f
-		if !slices.Contains(sources, t.Text("source")) {
-			sources = append(sources, t.Text("source"))
-		}
-	}
-	for _, m := range bases {
-		if _, ok := fits[m.Name]; !ok {
-			return nil, "", fmt.Errorf("latencies: there are none of %s, which the workload uses", m.Name)
-		}
-	}
-	return fits, "stated: " + strings.Join(sources, "; "), nil
-}
-
-func coefficients(list []string, into *serving.Coefficients) error {
-	if len(list) != len(into) {
-		return fmt.Errorf("%d coefficients: want %d", len(list), len(into))
-	}
-	for i, text := range list {
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%q: want a finite number", text)
-		}
-		into[i] = v
-	}
-	return nil
 }
 
 // writeFits archives the coefficients that were used as a file of its own.

@@ -33,7 +33,23 @@ type Config struct {
 	Seed           uint64  `json:"seed"`
 	TokensPerChunk int     `json:"tokens_per_chunk"`
 	Fault          *Fault  `json:"fault,omitempty"`
+	// Personality is whose API it has, "" for PersonalityOpenAI.
+	Personality string `json:"personality,omitempty"`
+	// Serving describes the system that requests contend for; nil: they do not.
+	Serving   schemas.Settings `json:"serving,omitempty"`
+	CUDAGraph *CUDAGraph       `json:"cuda_graph,omitempty"`
+	Profile   *Profile         `json:"profile,omitempty"`
+	// LoadTime passes before it listens, divided by TimeScale.
+	LoadTime schemas.Duration `json:"load_time,omitempty"`
 }
+
+// The personalities.
+const (
+	PersonalityOpenAI  = "openai"
+	PersonalityAegaeon = "aegaeon"
+	PersonalityPyPTO   = "pypto"
+	PersonalityVLLM    = "vllm"
+)
 
 // Model is one model and its latencies before TimeScale.
 type Model struct {
@@ -46,6 +62,28 @@ type Model struct {
 	DecodePerToken  schemas.Duration `json:"decode_per_token"`
 	Jitter          float64          `json:"jitter"`
 	MaxModelLen     int              `json:"max_model_len"`
+	// Base is the base model and Undeployed says that no node has it at first; both
+	// are of use with Config.Serving alone.
+	Base       string `json:"base,omitempty"`
+	Undeployed bool   `json:"undeployed,omitempty"`
+}
+
+// CUDAGraph says what becomes of the graphs of decode steps.
+type CUDAGraph struct {
+	Mode             string  `json:"mode"`
+	ArchiveDir       string  `json:"archive_dir,omitempty"`
+	BatchSizes       []int   `json:"batch_sizes,omitempty"`
+	SeqLenBucket     int     `json:"seq_len_bucket"`
+	BaseAddress      uint64  `json:"base_address"`
+	RegionSizeBytes  uint64  `json:"region_size_bytes"`
+	ScratchSizeBytes uint64  `json:"scratch_size_bytes"`
+	DecodeFactor     float64 `json:"decode_factor"`
+}
+
+// Profile says where traces go.
+type Profile struct {
+	Output string `json:"output"`
+	Level  string `json:"level"`
 }
 
 // Fault is misbehaviour on purpose.
@@ -83,6 +121,9 @@ func FromMap(raw map[string]any) (Config, error) {
 		return Config{}, fmt.Errorf("emulated config: %w", err)
 	}
 	table, _ := plain.(map[string]any)
+	if table["models"] == nil {
+		return Config{}, errors.New("emulated config: models: is missing")
+	}
 	filled, err := fill(table, fields(), "")
 	if err != nil {
 		return Config{}, fmt.Errorf("emulated config: %w", err)
@@ -133,6 +174,9 @@ func (c Config) check() error {
 			return fmt.Errorf("emulated config: models[%d].name: %q is there twice", i, m.Name)
 		}
 		seen[m.Name] = true
+	}
+	if err := c.checkSystem(); err != nil {
+		return fmt.Errorf("emulated config: %w", err)
 	}
 	return nil
 }
@@ -202,6 +246,11 @@ func fillValue(v any, f schemas.Field, at string) (any, error) {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 		return s, nil
+	case schemas.TypeBool, schemas.TypeScalarList:
+		if err := schemas.CheckValue(f, v); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+		return v, nil
 	}
 	s, ok := v.(string)
 	if !ok {

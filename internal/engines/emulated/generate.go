@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 	"unicode/utf8"
+
+	"assay/internal/serving"
 )
 
 // generation is one request being answered.
@@ -21,6 +23,7 @@ type generation struct {
 	arrived time.Time
 	fault   *Fault // nil: this request is served properly
 	entry   Emission
+	ticket  *serving.Ticket // nil: requests do not contend
 }
 
 var (
@@ -41,14 +44,14 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	var tooBig *http.MaxBytesError
 	if errors.As(err, &tooBig) {
-		writeError(w, badRequest("", fmt.Sprintf("the body is larger than %d bytes", maxBodyBytes)).withCode(http.StatusRequestEntityTooLarge, "request_too_large"))
+		s.face.fail(w, badRequest("", fmt.Sprintf("the body is larger than %d bytes", maxBodyBytes)).withCode(http.StatusRequestEntityTooLarge, "request_too_large"))
 		return
 	} else if err != nil {
 		return // the client has gone
 	}
-	req, refused := parseRequest(b, chat, s.models)
+	req, refused := s.face.parse(s, b, chat)
 	if refused != nil {
-		writeError(w, refused)
+		s.face.fail(w, refused)
 		return
 	}
 	if id := r.Header.Get("X-Request-Id"); id != "" {
@@ -56,6 +59,12 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	}
 	g := &generation{s: s, http: r, w: w, flush: http.NewResponseController(w), req: req, out: plan(s.config, req), arrived: arrived, fault: fault}
 	g.entry = g.newEntry(number)
+	if s.live != nil {
+		if refused := s.live.admit(g); refused != nil {
+			s.face.fail(w, refused)
+			return
+		}
+	}
 	g.answer()
 }
 
@@ -87,9 +96,12 @@ func (g *generation) answer() {
 		g.s.log.append(g.entry)
 	}()
 	if g.req.stream {
-		err = g.streamed()
+		err = g.s.face.stream(g)
 	} else {
-		err = g.whole()
+		err = g.s.face.whole(g)
+	}
+	if err != nil && g.ticket != nil && !g.s.face.runsOn {
+		g.ticket.Cancel()
 	}
 	if errors.Is(err, errCut) {
 		panic(http.ErrAbortHandler)
@@ -102,6 +114,8 @@ func (g *generation) outcome(err error) string {
 		return "shutdown"
 	case errors.Is(err, errFault), errors.Is(err, errCut):
 		return "fault:" + g.fault.Kind
+	case errors.As(err, new(*serving.Failed)):
+		return "failed"
 	case err != nil:
 		return "disconnected"
 	case g.fault != nil && g.fault.Kind != faultSlowStart && g.fault.Kind != faultRefuse:
@@ -112,6 +126,9 @@ func (g *generation) outcome(err error) string {
 
 // wait returns when token i is due.
 func (g *generation) wait(i int) error {
+	if g.ticket != nil {
+		return g.s.live.await(g, i)
+	}
 	if !waitUntil(g.http.Context(), g.arrived.Add(g.out.due[i])) {
 		return errClient
 	}
@@ -143,6 +160,10 @@ func (g *generation) whole() error {
 		return g.breakOff()
 	}
 	if err := g.wait(n - 1); err != nil {
+		var failed *serving.Failed
+		if errors.As(err, &failed) {
+			g.s.face.fail(g.w, failure(failed))
+		}
 		return err
 	}
 	wide := g.fault.is(faultSplitUTF8)

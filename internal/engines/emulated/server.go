@@ -46,6 +46,8 @@ type server struct {
 	http     *http.Server
 	refuse   sync.Once
 	listener net.Listener
+	live     *live // nil: requests do not contend
+	face     personality
 }
 
 // Serve serves c until ctx ends, lets running requests go on for two seconds,
@@ -64,6 +66,9 @@ func Serve(ctx context.Context, c Config, opts Options) error {
 	if c.Fault != nil && c.Fault.Kind == faultSlowStart && !waitUntil(ctx, time.Now().Add(c.Fault.Delay.Std())) {
 		return nil
 	}
+	if !waitUntil(ctx, time.Now().Add(scaled(c.LoadTime.Std(), c.TimeScale))) {
+		return nil
+	}
 	ln, err := listen(opts)
 	if err != nil {
 		return err
@@ -78,9 +83,18 @@ func Serve(ctx context.Context, c Config, opts Options) error {
 		s.models[m.Name] = m
 		s.tallies[m.Name] = &tallies{}
 	}
+	s.face = personalityOf(c.Personality)
+	if c.Serving != nil {
+		if s.live, err = newLive(s); err != nil {
+			ln.Close()
+			return errors.Join(err, emissions.close())
+		}
+	}
 	err = s.run(ctx)
 	return errors.Join(err, emissions.close())
 }
+
+func scaled(d time.Duration, scale float64) time.Duration { return time.Duration(float64(d) / scale) }
 
 func listen(opts Options) (net.Listener, error) {
 	if opts.Listener != nil {
@@ -110,6 +124,9 @@ func (s *server) run(ctx context.Context) error {
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(s.opts.Log, "", log.LstdFlags|log.LUTC),
+	}
+	if s.live != nil {
+		defer s.live.start(ctx)()
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
@@ -152,6 +169,15 @@ func (s *server) names() []string {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
+	s.face.routes(s, mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", Name)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// openaiRoutes are the endpoints of any OpenAI-compatible server.
+func openaiRoutes(s *server, mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "engine": Name, "pid": os.Getpid()})
 	})
@@ -171,12 +197,13 @@ func (s *server) handler() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, s.describe(m))
 	})
+	s.generating(mux)
+}
+
+// generating are the endpoints that generate, in the form of the personality.
+func (s *server) generating(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) })
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Server", Name)
-		mux.ServeHTTP(w, r)
-	})
 }
 
 func (s *server) describe(m Model) any {

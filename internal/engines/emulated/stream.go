@@ -1,5 +1,11 @@
 package emulated
 
+import (
+	"errors"
+
+	"assay/internal/serving"
+)
+
 // streamed answers with server-sent events, each sent when the last of its
 // tokens is due.
 func (g *generation) streamed() error {
@@ -46,7 +52,7 @@ func (g *generation) tokens() error {
 			to = at
 		}
 		if err := g.wait(to - 1); err != nil {
-			return err
+			return g.endStream(err)
 		}
 		text := g.out.text(from, to, wide)
 		a, c := g.envelope(g.object()), choice{}
@@ -105,4 +111,14 @@ func (g *generation) lastChunk() answer {
 func (g *generation) event(a answer, tokens, last int) error {
 	b := append([]byte("data: "), encode(a)...)
 	return g.emit(append(b, "\n\n"...), tokens, g.out.due[last])
+}
+
+// endStream tells the client of a request that the system gave up.
+func (g *generation) endStream(err error) error {
+	var failed *serving.Failed
+	if !errors.As(err, &failed) {
+		return err
+	}
+	b := append([]byte("data: "), encode(map[string]any{"error": failure(failed)})...)
+	return errors.Join(err, g.write(append(b, "\n\ndata: [DONE]\n\n"...)))
 }
