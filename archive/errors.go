@@ -1,7 +1,9 @@
 package archive
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"assay/schemas"
 )
@@ -14,10 +16,17 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	if e.Path == "" {
-		return fmt.Sprintf("blob %s is corrupt: %v", e.Blob, e.Err)
+	what, at := "blob "+string(e.Blob), ""
+	switch {
+	case e.Blob == "":
+		what = "file " + e.Path
+	case e.Path != "":
+		at = " at " + e.Path
 	}
-	return fmt.Sprintf("blob %s is corrupt at %s: %v", e.Blob, e.Path, e.Err)
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return what + " is missing" + at
+	}
+	return fmt.Sprintf("%s is corrupt%s: %v", what, at, e.Err)
 }
 
 func (e *CorruptError) Unwrap() error { return e.Err }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
 
 	"assay/internal/durable"
 	"assay/schemas"
@@ -73,23 +74,49 @@ func openFolderDoc(dir, name string, d schemas.Digest) (io.ReadCloser, int64, er
 }
 
 // openExtracted opens a file of an extracted run; its last Read checks the digest.
+// What stands there and is no file of the listed length is refused: it is neither
+// waited for nor followed, and no more than the listed bytes are read.
 func openExtracted(ctx context.Context, dir string, e schemas.TreeEntry) (io.ReadCloser, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(e.Path))
+	o, err := newOpener(root)
 	if err != nil {
 		return nil, err
 	}
-	return &checkedFile{hashReader: newHashReader(ctx, f), f: f, e: e}, nil
+	defer o.Close()
+	wrong := func(format string, args ...any) error {
+		return &CorruptError{Path: e.Path, Err: fmt.Errorf(format, args...)}
+	}
+	f, err := o.open(filepath.FromSlash(e.Path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, wrong("it is missing: %w", err)
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
+		return nil, wrong("%w: %w", durable.ErrNotRegular, err) // a link, a socket
+	case err != nil:
+		return nil, err
+	}
+	stamp, regular, err := f.stamp()
+	switch {
+	case err != nil:
+	case !regular:
+		err = wrong("it %w", durable.ErrNotRegular)
+	case stamp.Size != e.Size:
+		err = wrong("it has %d bytes, want %d", stamp.Size, e.Size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &checkedFile{hashReader: newHashReader(ctx, io.LimitReader(f, e.Size)), f: f, e: e}, nil
 }
 
 // checkedFile fails at the end when the content is not that of its entry.
 type checkedFile struct {
 	*hashReader
-	f *os.File
+	f io.Closer
 	e schemas.TreeEntry
 }
 

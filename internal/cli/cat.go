@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"assay/archive"
 	"assay/schemas"
 )
 
@@ -40,6 +41,10 @@ func runCat(c *call) (err error) {
 	}
 	name := c.Args().Get(1)
 	f, err := run.OpenFile(c.ctx, name)
+	var corrupt *archive.CorruptError
+	if errors.As(err, &corrupt) {
+		return err
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return withCode(ExitUsage, fmt.Errorf("%w%s", err, nearestPath(run.Files, name)))
 	}

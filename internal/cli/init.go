@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,9 +77,25 @@ func runInit(c *call) error {
 	return nil
 }
 
+// maxIgnore is more than anybody writes into a .gitignore.
+const maxIgnore = 1 << 20
+
+func readIgnore(path string) ([]byte, error) {
+	f, err := durable.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
+	if err == nil && len(b) > maxIgnore {
+		err = fmt.Errorf("%s has more than %d bytes: add %s to it by hand", path, maxIgnore, ignoreLine)
+	}
+	return b, err
+}
+
 // addIgnore adds the store to a .gitignore, unless a line of it says so already.
 func addIgnore(path string) (action string, err error) {
-	old, err := os.ReadFile(path)
+	old, err := readIgnore(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "written", durable.WriteFile(path, []byte(ignoreLine+"\n"), 0o644)
 	}
