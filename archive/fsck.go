@@ -57,7 +57,9 @@ type fsck struct {
 	odd      map[string]bool                    // files of the store that are none
 	stamps   map[schemas.Digest]statcache.Stamp // of blobs when they were read
 	names    *labels
-	leftOut  []string // runs that were removed
+	leftOut  []string     // runs that were removed
+	faults   []indexFault // of an index that can be read
+	unnoted  bool         // index.json is not what was noted when it was written
 
 	// What a repair is to do.
 	layoutFile bool
@@ -95,6 +97,9 @@ func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) 
 		if err := check(); err != nil {
 			return fail(err)
 		}
+	}
+	if err := f.lookAgain(); err != nil {
+		return fail(err)
 	}
 	f.tellBlobs()
 	f.finish()
@@ -181,7 +186,58 @@ func (f *fsck) checkBlobs() error {
 		return err
 	}
 	f.report.Blobs, f.report.Bytes = len(list), total
+	return f.lookAgain()
+}
+
+// lookAgain forgets faults of blobs that were collected, or written anew, since
+// they were read.
+func (f *fsck) lookAgain() error {
+	for d := range f.bad {
+		info, err := os.Lstat(f.s.blobPath(d))
+		if errors.Is(err, fs.ErrNotExist) {
+			delete(f.bad, d)
+			delete(f.sizes, d)
+			continue
+		}
+		if err != nil || statcache.StampOf(info) == f.stamps[d] {
+			continue
+		}
+		f.stamps[d] = statcache.StampOf(info)
+		bad, err := f.s.hashBlob(f.ctx, d, nil)
+		if err != nil {
+			return err
+		}
+		f.sizes[d] = info.Size()
+		if f.bad[d] = bad; bad == nil {
+			delete(f.bad, d)
+		}
+	}
 	return nil
+}
+
+// size is that of a blob as it is now: it may have been stored, replaced or
+// collected after the blobs were listed. A new one is read too.
+func (f *fsck) size(d schemas.Digest, want int64) (size int64, there bool, err error) {
+	if size, there = f.sizes[d]; there && (size == want || f.bad[d] != nil) {
+		return size, true, nil
+	}
+	info, err := os.Lstat(f.s.blobPath(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		delete(f.sizes, d)
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	f.stamps[d], f.sizes[d] = statcache.StampOf(info), info.Size()
+	bad, err := f.s.hashBlob(f.ctx, d, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	if bad != nil {
+		f.bad[d] = bad
+	}
+	return info.Size(), true, nil
 }
 
 // hashBlob says what is wrong with a blob. One that is gone was collected
@@ -257,76 +313,6 @@ func (f *fsck) tellBlobs() {
 	}
 	for d := range f.missing {
 		tell(d, "fsck.missing", "the blob is not there", "restore it from another copy of the run, or give the run up with `assay rm`", schemas.SeverityError)
-	}
-}
-
-// checkIndex compares the index with the blobs.
-func (f *fsck) checkIndex() error {
-	x, err := f.s.readIndex()
-	if errors.Is(err, ErrIndex) {
-		f.badIndex = true
-		if f.odd[indexName] {
-			return nil // told already
-		}
-		f.add(schemas.Finding{ID: "fsck.index", Severity: schemas.SeverityError, Subject: indexName, File: indexName, Message: err.Error(),
-			Remedy: "`assay fsck --repair` makes it anew from the runs' manifests; tags that cannot be read are lost"})
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	f.runs = runsOf(x)
-	f.report.Runs = len(f.runs)
-	for _, d := range x.Manifests {
-		size, there := f.sizes[digestOf(d)]
-		if !there {
-			f.missing[digestOf(d)] = true
-			continue
-		}
-		if size != d.Size && f.bad[digestOf(d)] == nil {
-			f.add(schemas.Finding{ID: "fsck.index", Severity: schemas.SeverityError, Subject: indexName, File: indexName, Blob: digestOf(d),
-				Message: fmt.Sprintf("it gives the manifest %d bytes, the blob has %d", d.Size, size), Remedy: "restore index.json from a copy"})
-		}
-	}
-	progress := newMeter(f.ctx, PhaseMark, int64(len(f.runs)))
-	defer progress.end()
-	for _, r := range f.runs {
-		if err := f.ctx.Err(); err != nil {
-			return err
-		}
-		progress.add(1)
-		f.checkRun(r)
-	}
-	return nil
-}
-
-// checkRun looks for the blobs of a run. Their content is checked already; what
-// is in them is for verify.
-func (f *fsck) checkRun(r RunInfo) {
-	if f.bad[r.Digest] != nil || f.missing[r.Digest] {
-		return
-	}
-	m, err := f.s.manifestOf(r.Digest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return // removed meanwhile
-	}
-	if err != nil {
-		f.add(schemas.Finding{ID: "fsck.manifest", Severity: schemas.SeverityError, Subject: "run " + r.ID, Blob: r.Digest, Run: string(r.Digest), Message: err.Error(),
-			Remedy: "`assay verify` says more; restore the run from another copy"})
-		return
-	}
-	for _, l := range append(m.Layers, m.Config) {
-		size, there := f.sizes[digestOf(l)]
-		switch {
-		case !there:
-			// It may have been written after the blobs were listed.
-			if _, err := f.s.blobSize(digestOf(l)); err != nil {
-				f.missing[digestOf(l)] = true
-			}
-		case size != l.Size && f.bad[digestOf(l)] == nil:
-			f.add(schemas.Finding{ID: "fsck.manifest", Severity: schemas.SeverityError, Subject: "run " + r.ID, Blob: digestOf(l), Run: string(r.Digest),
-				Message: fmt.Sprintf("the manifest gives the blob %d bytes, it has %d", l.Size, size), Remedy: "restore the run from another copy"})
-		}
 	}
 }
 

@@ -2,7 +2,9 @@ package archive
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"assay/internal/statcache"
 	"assay/schemas"
@@ -89,6 +91,10 @@ func (p *rowProver) holds(key, v []byte) (schemas.Blob, bool) {
 		p.keys[b] = map[string]bool{}
 		names, err := p.f.s.contentKeys(p.f.ctx, b)
 		p.m.add(b.Size)
+		if errors.Is(err, fs.ErrNotExist) {
+			delete(p.f.sizes, b.Digest) // collected meanwhile
+			return b, true
+		}
 		if err == nil {
 			for _, n := range names {
 				p.keys[b][string(n)] = true

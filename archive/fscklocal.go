@@ -20,7 +20,9 @@ import (
 
 const fixable = "`assay fsck --repair`"
 
-// checkRecords compares the record index with the records among the blobs.
+// checkRecords compares the record index with the records among the blobs. A record
+// is stored before its line is and collected before it: what others are at does not
+// count.
 func (f *fsck) checkRecords() error {
 	found, err := f.s.findRecords(f.ctx)
 	if err != nil {
@@ -43,8 +45,9 @@ func (f *fsck) checkRecords() error {
 	for _, r := range found {
 		l, ok := listed[r.Digest]
 		switch {
-		case !ok:
+		case !ok && !f.beingWritten(r.Digest):
 			unlisted++
+		case !ok:
 		case l != lineOf(r.Digest, r.Record):
 			wrong++
 		}
@@ -52,9 +55,12 @@ func (f *fsck) checkRecords() error {
 	}
 	gone := 0
 	for d := range listed {
-		if _, there := f.sizes[d]; !there || f.bad[d] == nil {
+		if f.bad[d] == nil && !f.s.mayBeRecord(d) {
 			gone++
 		}
+	}
+	if gone > 0 && f.collecting() {
+		gone = 0
 	}
 	torn, err := f.tornLines()
 	if err != nil {
@@ -68,6 +74,34 @@ func (f *fsck) checkRecords() error {
 		Message: fmt.Sprintf("%d records are not in it, %d lines name records that are not there, %d say something else, %d cannot be read", unlisted, gone, wrong, torn),
 		Remedy:  fixable + " makes it anew from the records: until then some results are not reused"})
 	return nil
+}
+
+// beingWritten says that a blob is of a run that is being written now.
+func (f *fsck) beingWritten(d schemas.Digest) bool {
+	info, err := os.Lstat(f.s.blobPath(d))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) // collected meanwhile
+	}
+	leases, err := f.s.Leases()
+	for _, l := range leases {
+		if err == nil && l.State != LeaseDead && info.ModTime().After(l.Started.Add(-leaseMargin)) {
+			return true
+		}
+	}
+	return false
+}
+
+// collecting says that gc is at work; it makes nothing, since the store may only be
+// there to be read.
+func (f *fsck) collecting() bool {
+	if _, err := os.Lstat(f.s.path(gcLockName)); err != nil || f.opts.Repair {
+		return false // a repair holds it
+	}
+	unlock, free, err := durable.TryLock(f.s.path(gcLockName))
+	if err == nil && free {
+		_ = unlock()
+	}
+	return err == nil && !free
 }
 
 // tornLines counts the lines of the record index that are no JSON.
@@ -163,6 +197,9 @@ func (f *fsck) checkNamed(journal []byte, x schemas.Finding) {
 			}
 			if _, err := f.s.blobSize(d); err == nil {
 				continue // written since
+			}
+			if _, err := os.Lstat(f.s.path(x.File)); errors.Is(err, fs.ErrNotExist) {
+				return // its run was sealed meanwhile, and perhaps removed
 			}
 			x.Severity, x.Blob, x.Message = schemas.SeverityError, d, "the journal names a blob that is not there: resuming the run will fail"
 			x.Remedy = "restore the blob from a copy of the store, or move the journal away to give the run up"

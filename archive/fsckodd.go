@@ -17,7 +17,7 @@ const journalSuffix = ".jsonl"
 // storeFiles are the files whose names never change. Nobody can hold a lock that
 // is none, or have written an index that cannot be opened, so what stands in the
 // place of one can be moved away at any time.
-var storeFiles = []string{"oci-layout", indexName, indexLockName, recordIndexName, removedName, recordLockName, sweepLockName, gcLockName,
+var storeFiles = []string{"oci-layout", indexName, indexSumName, indexLockName, recordIndexName, removedName, recordLockName, sweepLockName, gcLockName,
 	cacheDir + "/lock", cacheDir + "/files", cacheDir + "/inputs", cacheDir + "/blobs"}
 
 // checkOdd looks for folders, links, pipes and devices where the store keeps

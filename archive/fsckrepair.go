@@ -1,9 +1,10 @@
 package archive
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // repair does what the checks have found to do. Each step is complete by itself
 // and can be repeated: a repair cut short is finished by the next one.
 func (f *fsck) repair() error {
-	for _, step := range []func() error{f.repairLayoutFile, f.quarantine, f.removeLeftovers, f.repairIndex, f.repairRecords, f.repairCaches} {
+	for _, step := range []func() error{f.repairLayoutFile, f.quarantine, f.removeLeftovers, f.repairIndex, f.repairDescriptors, f.repairRecords, f.repairCaches} {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}
@@ -176,12 +177,7 @@ func (f *fsck) repairIndex() error {
 		f.did("of the old index.json nothing is left: all its tags are lost")
 	}
 	tags, lost := salvageTags(&x, old)
-	sortIndex(x.Manifests)
-	b, err := json.Marshal(x)
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(f.s.path(indexName), b, 0o644); err != nil {
+	if err := f.s.replaceIndex(x); err != nil {
 		return err
 	}
 	f.did("made index.json anew: %d runs, %d tags saved, %d manifests of runs that are incomplete left out", len(runsOf(x)), tags, skipped)
@@ -225,16 +221,13 @@ func (f *fsck) rebuiltIndex() (x v1.IndexManifest, skipped int, err error) {
 	}
 	newest := map[string]v1.Descriptor{}
 	for _, b := range list {
-		if f.s.sniff(b.digest) != kindManifest {
+		raw, ok := f.s.maybeManifest(b)
+		if !ok {
 			continue
-		}
-		raw, err := f.s.readBlob(b.digest, maxManifestBytes)
-		if err != nil {
-			continue // another kind of document, or damaged
 		}
 		m, err := parseManifest(raw)
 		if err != nil {
-			if d, ok := foreignManifest(b, raw); ok {
+			if d, ok := f.s.foreignManifest(b, raw); ok {
 				x.Manifests = append(x.Manifests, d)
 			}
 			continue
@@ -243,7 +236,7 @@ func (f *fsck) rebuiltIndex() (x v1.IndexManifest, skipped int, err error) {
 			f.leftOut = append(f.leftOut, strings.TrimSpace(b.digest.Short()+" "+l.ID))
 			continue
 		}
-		if !f.whole(m) {
+		if !f.s.hasAll(m) {
 			skipped++
 			continue
 		}
@@ -278,24 +271,45 @@ func createdAt(d v1.Descriptor) time.Time {
 	return t
 }
 
-// foreignManifest lists a manifest of another tool again, so that gc keeps it.
-func foreignManifest(b storedBlob, raw []byte) (v1.Descriptor, bool) {
-	var m struct {
-		MediaType    types.MediaType `json:"mediaType"`
-		ArtifactType string          `json:"artifactType"`
+// maybeManifest reads a blob that is a manifest or an index of anybody's.
+func (s *Store) maybeManifest(b storedBlob) ([]byte, bool) {
+	if b.what != "" || b.size > maxIndexBytes || b.size <= maxManifestBytes && s.sniff(b.digest) != kindManifest {
+		return nil, false
 	}
-	if json.Unmarshal(raw, &m) != nil || m.ArtifactType == ArtifactType || !(m.MediaType.IsImage() || m.MediaType.IsIndex()) {
+	if b.size > maxManifestBytes && !s.beginsAsObject(b.digest) {
+		return nil, false
+	}
+	raw, err := s.readBlob(b.digest, maxIndexBytes)
+	return raw, err == nil && isManifest(raw) // else it is damaged, or collected
+}
+
+// beginsAsObject is for long indexes: most long blobs are packed.
+func (s *Store) beginsAsObject(d schemas.Digest) bool {
+	f, err := durable.OpenPlain(s.blobPath(d))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	return bytes.HasPrefix(bytes.TrimLeft(head[:n], " \t\r\n"), []byte("{"))
+}
+
+// foreignManifest lists a manifest of another tool again, so that gc keeps it.
+func (s *Store) foreignManifest(b storedBlob, raw []byte) (v1.Descriptor, bool) {
+	m, ok := parseForeign(raw)
+	if !ok || !s.present(m) {
 		return v1.Descriptor{}, false
 	}
-	d, err := descriptor(string(m.MediaType), b.digest, b.size, "")
+	d, err := descriptor(string(m.kind()), b.digest, b.size, "")
 	d.ArtifactType = m.ArtifactType
 	return d, err == nil
 }
 
-// whole says whether every blob of a run is there.
-func (f *fsck) whole(m v1.Manifest) bool {
+// hasAll says whether every blob of a run is there.
+func (s *Store) hasAll(m v1.Manifest) bool {
 	for _, d := range append(m.Layers, m.Config) {
-		if size, err := f.s.blobSize(digestOf(d)); err != nil || size != d.Size {
+		if size, err := s.blobSize(digestOf(d)); err != nil || size != d.Size {
 			return false
 		}
 	}

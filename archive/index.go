@@ -24,6 +24,7 @@ import (
 const (
 	indexName     = "index.json"
 	indexLockName = "assay/index.lock"
+	ociIndexType  = types.OCIImageIndex
 )
 
 var tagGrammar = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
@@ -188,16 +189,8 @@ func (s *Store) updateIndex(change func(*v1.IndexManifest) error) error {
 	if err := s.takeBack(added); err != nil {
 		return err
 	}
-	sortIndex(x.Manifests)
-	x.MediaType = types.OCIImageIndex
-	b, err := json.Marshal(x)
-	if err != nil {
-		return err
-	}
-	if len(b) > maxIndexBytes {
-		return fmt.Errorf("index.json would have %d bytes, more than the limit of %d", len(b), maxIndexBytes)
-	}
-	if err := durable.WriteFile(s.path(indexName), b, 0o644); err != nil {
+	x.MediaType = ociIndexType
+	if err := s.replaceIndex(x); err != nil {
 		return err
 	}
 	if err := s.noteRemovals(gone); err != nil {
@@ -228,6 +221,7 @@ func addRun(x *v1.IndexManifest, d v1.Descriptor, tag string) error {
 	var last int64
 	for _, have := range x.Manifests {
 		if have.Digest == d.Digest && have.ArtifactType == ArtifactType {
+			renew(x, d)
 			return setTag(x, tag, d.Digest)
 		}
 		n, _ := strconv.ParseInt(have.Annotations[annotationSequence], 10, 64)
@@ -236,6 +230,22 @@ func addRun(x *v1.IndexManifest, d v1.Descriptor, tag string) error {
 	d.Annotations[annotationSequence] = strconv.FormatInt(last+1, 10)
 	x.Manifests = append(x.Manifests, d)
 	return setTag(x, tag, d.Digest)
+}
+
+// renew makes what the index says of a run what d says of it.
+func renew(x *v1.IndexManifest, d v1.Descriptor) {
+	for i, have := range x.Manifests {
+		if have.Digest != d.Digest {
+			continue
+		}
+		c := *d.DeepCopy()
+		for _, keep := range []string{annotationSequence, annotationTag} {
+			if v, ok := have.Annotations[keep]; ok {
+				c.Annotations[keep] = v
+			}
+		}
+		x.Manifests[i] = c
+	}
 }
 
 // setTag makes tag name the run, and no other. "" does nothing.
@@ -297,9 +307,31 @@ func (s *Store) Tag(_ context.Context, name string, run schemas.Digest) error {
 				return fmt.Errorf("it is how the run %s may be written too: choose another name", m.Digest.Hex[:12])
 			}
 		}
+		if err := s.correctRun(x, h); err != nil {
+			return err
+		}
 		return setTag(x, name, h)
 	}); err != nil {
 		return fmt.Errorf("tag %s: %w", name, err)
+	}
+	return nil
+}
+
+// correctRun makes the descriptors of a run what its manifest says, so that no copy
+// of a bad one is made.
+func (s *Store) correctRun(x *v1.IndexManifest, run v1.Hash) error {
+	for i, d := range x.Manifests {
+		if d.Digest != run {
+			continue
+		}
+		if _, err := s.manifestOf(digestOf(d)); err != nil {
+			return err
+		}
+		want, err := s.describe(d)
+		if err != nil {
+			return err
+		}
+		x.Manifests[i] = want
 	}
 	return nil
 }

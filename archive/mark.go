@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -269,7 +270,8 @@ const (
 )
 
 // sniff guesses what a blob is from its beginning: our documents are canonical
-// JSON, so the first field tells.
+// JSON, so the first field tells. Manifests may be another tool's, with spaces and
+// in any order: what may be one is read.
 func (s *Store) sniff(d schemas.Digest) string {
 	f, err := durable.OpenPlain(s.blobPath(d))
 	if err != nil {
@@ -277,13 +279,22 @@ func (s *Store) sniff(d schemas.Digest) string {
 	}
 	defer f.Close()
 	head := make([]byte, 24)
-	n, _ := f.Read(head)
+	n, _ := io.ReadFull(f, head)
 	switch h := string(head[:n]); {
 	case strings.HasPrefix(h, `{"attempt":`):
 		return kindRecord
 	case strings.HasPrefix(h, `{"blobs":`):
 		return kindTree
 	case strings.HasPrefix(h, `{"schemaVersion":2`):
+		return kindManifest
+	case !strings.HasPrefix(strings.TrimLeft(h, " \t\r\n"), "{") && strings.TrimLeft(h, " \t\r\n") != "":
+		return kindOther
+	}
+	if info, err := f.Stat(); err != nil || info.Size() > maxManifestBytes {
+		return kindOther
+	}
+	rest, err := io.ReadAll(io.LimitReader(f, maxManifestBytes))
+	if err == nil && isManifest(append(head[:n:n], rest...)) {
 		return kindManifest
 	}
 	return kindOther

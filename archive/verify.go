@@ -198,7 +198,7 @@ func (v *verifier) checkIndex(l *Layout, size int64) {
 		if digestOf(d) != v.digest {
 			continue
 		}
-		bad := d.Size != size || d.ArtifactType != ArtifactType
+		bad := d.Size != size || d.ArtifactType != ArtifactType || string(d.MediaType) != mediaManifest
 		for k, want := range v.manifest.Annotations {
 			bad = bad || d.Annotations[k] != want
 		}
