@@ -70,7 +70,7 @@ func (s *Store) repackOne(ctx context.Context, known map[schemas.Digest]schemas.
 		old = append(old, known[d])
 	}
 	content := make([]closingBuffer, len(take))
-	err := s.readContent(ctx, chosen, old, func(e schemas.TreeEntry) (io.WriteCloser, error) { return &content[at[e.Path]], nil }, nil)
+	err := s.readContent(ctx, chosen, old, func(e schemas.TreeEntry) (io.WriteCloser, error) { return &content[at[e.Path]], nil }, nil, nil)
 	if err != nil {
 		return schemas.Blob{}, err
 	}

@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -27,7 +29,7 @@ func (l *Layout) CheckTree(ctx context.Context, treeBlob schemas.Digest) error {
 	if err != nil {
 		return fmt.Errorf("check tree: %w", err)
 	}
-	if err := l.readContent(ctx, t.Entries, t.Blobs, nil, newMeter(ctx, PhaseVerify, sumBytes(t.Entries))); err != nil {
+	if err := l.readContent(ctx, t.Entries, t.Blobs, nil, nil, newMeter(ctx, PhaseVerify, sumBytes(t.Entries))); err != nil {
 		return fmt.Errorf("check tree %s: %w", treeBlob.Short(), err)
 	}
 	return nil
@@ -62,7 +64,7 @@ func (l *Layout) materialize(ctx context.Context, t schemas.Tree, sub, dir strin
 		return fmt.Errorf("%s: %w", dir, fs.ErrExist)
 	}
 	return writeFolder(ctx, dir, false, func(root *durable.Root) error {
-		return l.writeEntries(ctx, entries, t.Blobs, root)
+		return l.writeEntries(ctx, entries, t.Blobs, root, plainMembers)
 	})
 }
 
@@ -117,7 +119,7 @@ func writeFolder(ctx context.Context, dir string, sync bool, fill func(*durable.
 
 // writeEntries writes checked entries: folders, files, and links last, so that
 // no file is ever written through one.
-func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, root *durable.Root) error {
+func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, root *durable.Root, members packCheck) error {
 	create := func(e schemas.TreeEntry) (io.WriteCloser, error) {
 		mode := fs.FileMode(0o644)
 		if e.Executable {
@@ -141,7 +143,7 @@ func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, 
 			}
 		}
 	}
-	if err := l.readContent(ctx, entries, blobs, create, newMeter(ctx, PhaseExtract, sumBytes(entries))); err != nil {
+	if err := l.readContent(ctx, entries, blobs, create, members, newMeter(ctx, PhaseExtract, sumBytes(entries))); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -154,9 +156,17 @@ func (l *Layout) writeEntries(ctx context.Context, entries []schemas.TreeEntry, 
 	return nil
 }
 
-// readContent reads every blob that entries lie in, once, checks it and every
-// entry's digest, and hands the bytes to out.
-func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, out sink, m *meter) error {
+// packCheck judges the members of a pack that is in memory.
+type packCheck func(content []byte, entries []schemas.TreeEntry, spans []span) error
+
+// plainMembers wants files with clean names, of which not all may be listed.
+func plainMembers(content []byte, _ []schemas.TreeEntry, _ []span) error {
+	return walkTar(bytes.NewReader(content), func(*tar.Header, io.Reader) error { return nil })
+}
+
+// readContent reads every blob that entries lie in, once, checks it, the members of
+// packs, and every entry's digest, and hands the bytes to out.
+func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, blobs []schemas.Blob, out sink, members packCheck, m *meter) error {
 	spans, several, err := spansByBlob(entries)
 	if err != nil {
 		return err
@@ -173,12 +183,24 @@ func (l *Layout) readContent(ctx context.Context, entries []schemas.TreeEntry, b
 	}
 	for _, b := range largestFirst(blobs) {
 		if list := spans[b.Digest]; len(list) > 0 {
-			group.Go(func() error { return l.readBlobOf(ctx, b, entries, list, out, m, nil) })
+			group.Go(func() error { return l.readBlobOf(ctx, b, entries, list, out, m, membersOf(b, entries, list, members)) })
 		}
 	}
 	err = group.Wait()
 	m.end()
 	return err
+}
+
+func membersOf(b schemas.Blob, entries []schemas.TreeEntry, spans []span, check packCheck) func([]byte) error {
+	if check == nil {
+		return nil
+	}
+	return func(content []byte) error {
+		if err := check(content, entries, spans); err != nil {
+			return &CorruptError{Blob: b.Digest, Err: err}
+		}
+		return nil
+	}
 }
 
 // largestFirst lets processors end at about the same time.

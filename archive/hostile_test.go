@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -231,6 +233,90 @@ func TestPackWithOtherMembers(t *testing.T) {
 	wantVerdict(t, v, err, Invalid)
 	if f := v.Findings[0]; f.ID != "archive.pack" || !strings.Contains(f.Message, "hidden") {
 		t.Errorf("finding %+v, want one that names the hidden member", f)
+	}
+	run, err := s.Run(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "x")
+	var corrupt *CorruptError
+	if err := run.Extract(ctx, out); !errors.As(err, &corrupt) || corrupt.Blob != blob.Digest || !strings.Contains(err.Error(), "hidden") {
+		t.Errorf("extracted: %v, want an error that names the hidden member", err)
+	}
+	if _, err := os.Lstat(out); err == nil {
+		t.Error("something was extracted")
+	}
+}
+
+// An extraction refuses the members that verify refuses, with their names.
+func TestExtractRefusesHostileMembers(t *testing.T) {
+	ctx := context.Background()
+	for name, evil := range map[string]tar.Header{
+		"hard link": {Name: "evil", Typeflag: tar.TypeLink, Linkname: "good"}, "symlink": {Name: "evil", Typeflag: tar.TypeSymlink, Linkname: "/etc"},
+		"device": {Name: "evil", Typeflag: tar.TypeChar}, "parent": {Name: "../evil"}, "absolute": {Name: "/tmp/evil"}, "extra": {Name: "evil"}, "doubled": {Name: "good"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			var image bytes.Buffer
+			tw := tar.NewWriter(&image)
+			good := tar.Header{Name: "good", Typeflag: tar.TypeReg, Size: 4}
+			if evil.Typeflag == 0 {
+				evil.Typeflag = tar.TypeReg
+			}
+			err := errors.Join(tw.WriteHeader(&good), write(tw, "good"), tw.WriteHeader(&evil), tw.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var z bytes.Buffer
+			enc := newEncoder(encoders, &z)
+			if err := errors.Join(write(enc, image.String()), enc.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d, err := s.putBytes(z.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			blob := schemas.Blob{MediaType: MediaPack, Digest: d, Size: int64(z.Len()), ContentSize: int64(image.Len())}
+			entries := []schemas.TreeEntry{{Path: "good", Kind: schemas.EntryFile, Size: 4, Digest: schemas.DigestOf([]byte("good")), Parts: []schemas.Part{{Blob: d, Offset: 512, Length: 4}}}}
+			tree, doc, err := s.putTreeDoc(entries, []schemas.Blob{blob})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := func(what string, err error) {
+				var corrupt *CorruptError
+				if !errors.As(err, &corrupt) || corrupt.Blob != d || !strings.Contains(err.Error(), evil.Name) {
+					t.Errorf("%s: %v, want that %s is refused", what, err, evil.Name)
+				}
+			}
+			refused("extract", writeFolder(ctx, filepath.Join(t.TempDir(), "x"), false, func(root *durable.Root) error {
+				return s.writeEntries(ctx, tree.Entries, tree.Blobs, root, checkMembers)
+			}))
+			if name != "extra" { // of a part of a run not all members are listed
+				refused("materialize", s.Materialize(ctx, doc, "", filepath.Join(t.TempDir(), "y")))
+			}
+		})
+	}
+}
+
+func write(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// A file list that names a document of the run is refused before anything is
+// written.
+func TestExtractRefusesDocumentNames(t *testing.T) {
+	s := newStore(t)
+	run, err := s.Run(context.Background(), sealRun(t, s, "r1", "", tinyStages()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{nameReport, nameManifest, "assay-records/x"} {
+		run.Files.Entries = []schemas.TreeEntry{{Path: name, Kind: schemas.EntryDir}}
+		var corrupt *CorruptError
+		if err := run.Extract(context.Background(), filepath.Join(t.TempDir(), "x")); !errors.As(err, &corrupt) || corrupt.Path != name {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -226,15 +227,29 @@ func (r *Run) Extract(ctx context.Context, dir string) error {
 	if err := emptyOrMissing(dir); err != nil {
 		return fail(err)
 	}
+	if err := r.checkNames(); err != nil {
+		return fail(err)
+	}
 	defer boundMemory(len(r.Files.Entries) > manyEntries)()
 	err := writeFolder(ctx, dir, true, func(root *durable.Root) error {
 		if err := r.extractDocuments(root); err != nil {
 			return err
 		}
-		return r.layout.writeEntries(ctx, r.Files.Entries, r.Files.Blobs, root)
+		return r.layout.writeEntries(ctx, r.Files.Entries, r.Files.Blobs, root, checkMembers)
 	})
 	if err != nil {
 		return fail(err)
+	}
+	return nil
+}
+
+// checkNames refuses a file list with a name that a document of the run has.
+func (r *Run) checkNames() error {
+	for _, e := range r.Files.Entries {
+		if top, _, _ := strings.Cut(e.Path, "/"); reservedTop(top) {
+			return &CorruptError{Blob: digestOf(layersOf(r.Manifest, MediaFiles)[0]), Path: e.Path,
+				Err: errors.New("the file list has it, and extracted runs use that name themselves")}
+		}
 	}
 	return nil
 }
