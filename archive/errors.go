@@ -24,9 +24,22 @@ func (e *CorruptError) Error() string {
 		at = " at " + e.Path
 	}
 	if errors.Is(e.Err, fs.ErrNotExist) {
-		return what + " is missing" + at
+		text := what + " is missing" + at
+		if do := toDo(e.Err); do != "" {
+			text += ": " + do
+		}
+		return text
 	}
 	return fmt.Sprintf("%s is corrupt%s: %v", what, at, e.Err)
+}
+
+// toDo is what an error knows to do about itself, "" for nothing.
+func toDo(err error) string {
+	var known interface{ Remedy() string }
+	if errors.As(err, &known) {
+		return known.Remedy()
+	}
+	return ""
 }
 
 func (e *CorruptError) Unwrap() error { return e.Err }

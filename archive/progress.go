@@ -12,6 +12,7 @@ const (
 	PhaseStore   = "store"   // reading files into the store
 	PhaseVerify  = "verify"  // reading blobs, or an extracted run's files
 	PhaseExtract = "extract" // writing files
+	PhaseExport  = "export"  // writing a tar
 	PhaseSync    = "sync"    // waiting for the disk; it has no length
 	PhaseMark    = "mark"    // reading what runs need
 	PhaseCheck   = "check"   // reading what is remembered of blobs

@@ -134,7 +134,7 @@ func (l *Layout) writeTar(ctx context.Context, w io.Writer, index []byte, blobs 
 	for _, size := range blobs {
 		total += size
 	}
-	m := newMeter(ctx, PhaseExtract, total)
+	m := newMeter(ctx, PhaseExport, total)
 	defer m.end()
 	for _, d := range order {
 		if err := l.copyBlob(ctx, io.MultiWriter(tw, m), tw, d, blobs[d]); err != nil {

@@ -175,7 +175,9 @@ func (v *verifier) fault(err error, f schemas.Finding) {
 	var pathErr *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.Remedy = "the file is missing: restore it from another copy of the run"
+		if f.Remedy = toDo(err); f.Remedy == "" {
+			f.Remedy = "the file is missing: restore it from another copy of the run"
+		}
 	case errors.Is(err, ErrUnreachable):
 		f.Severity, f.Remedy = schemas.SeverityUnknown, "verify again when it can be reached"
 	case errors.As(err, &pathErr) && !errors.As(err, &corrupt):
