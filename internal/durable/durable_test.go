@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -276,6 +277,51 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// A process that was killed and that its parent does not reap is dead.
+func TestZombieIsDead(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc here: no process can be proved dead")
+	}
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	token := strings.Join(append(strings.Split(durable.Self(), ".")[:3], fmt.Sprint(cmd.Process.Pid), fields[19]), ".")
+	if durable.Dead(token) {
+		t.Error("a living process is dead")
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, out); err != nil { // its end of the pipe closes when it ends
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); !durable.Dead(token); {
+		if time.Now().After(deadline) {
+			t.Fatal("a process that only waits to be reaped is alive")
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !durable.Dead(token) {
+		t.Error("a process that was reaped is alive")
+	}
 }
 
 // Only what a dead process of this host left is swept.

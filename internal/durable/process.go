@@ -121,7 +121,8 @@ func short(s string) string {
 }
 
 // startTime is a process's start in clock ticks since boot, field 22 of its stat
-// file. fs.ErrNotExist when there is no such process.
+// file. fs.ErrNotExist when there is no such process, or when it has ended and only
+// waits for a parent that does not ask for it, as in containers without an init.
 func startTime(pid int) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -135,5 +136,29 @@ func startTime(pid int) (string, error) {
 	if len(fields) < 20 {
 		return "0", fmt.Errorf("read /proc/%d/stat: %d fields after the name, want 20", pid, len(fields))
 	}
+	if ended(fields[0]) && allEnded(pid) {
+		return "0", fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+	}
 	return fields[19], nil
+}
+
+func ended(state string) bool { return state == "Z" || state == "X" }
+
+// allEnded says that no thread of a process runs: the first may end before others.
+func allEnded(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, t.Name()))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if len(fields) > 0 && !ended(fields[0]) {
+			return false
+		}
+	}
+	return true
 }
