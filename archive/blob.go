@@ -3,9 +3,11 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -166,6 +168,16 @@ func (s *Store) blobSize(d schemas.Digest) (int64, error) {
 	return info.Size(), nil
 }
 
+// unread is the error of a blob that cannot be opened or read: one that is missing
+// is a *CorruptError as one that is wrong.
+func unread(d schemas.Digest, err error) error {
+	var corrupt *CorruptError
+	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, &corrupt) {
+		return &CorruptError{Blob: d, Err: err}
+	}
+	return fmt.Errorf("read blob %s: %w", d, err)
+}
+
 // readBlob returns a document blob whose bytes match its digest.
 func (l *Layout) readBlob(d schemas.Digest, limit int64) ([]byte, error) {
 	if !d.Valid() {
@@ -173,7 +185,7 @@ func (l *Layout) readBlob(d schemas.Digest, limit int64) ([]byte, error) {
 	}
 	b, err := readAll(l.src, blobName(d), limit)
 	if err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", d, err)
+		return nil, unread(d, err)
 	}
 	if got := schemas.DigestOf(b); got != d {
 		return nil, &CorruptError{Blob: d, Err: fmt.Errorf("its %d bytes hash to %s", len(b), got)}

@@ -63,6 +63,7 @@ type fsck struct {
 
 	// What a repair is to do.
 	layoutFile bool
+	formatFile bool
 	records    bool
 	caches     []*statcache.Table // with rows that are to go
 	lies       map[string]string  // rows of the table of stored blobs
@@ -80,6 +81,14 @@ func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) 
 		sizes: map[schemas.Digest]int64{}, names: s.newLabels(), odd: map[string]bool{}, lies: map[string]string{}, stamps: map[schemas.Digest]statcache.Stamp{}}
 	f.report = FsckReport{Findings: []schemas.Finding{}, Repaired: []string{}, Quarantined: []string{}}
 	fail := func(err error) (FsckReport, error) { return f.report, fmt.Errorf("fsck %s: %w", s.dir, err) }
+	usable, err := f.checkFolders()
+	if err != nil || !usable {
+		f.finish()
+		if err != nil {
+			return fail(err)
+		}
+		return f.report, nil
+	}
 	if err := f.checkOdd(); err != nil {
 		return fail(err)
 	}
@@ -93,7 +102,7 @@ func (s *Store) Fsck(ctx context.Context, opts FsckOptions) (FsckReport, error) 
 		}
 		defer func() { _ = unlock() }()
 	}
-	for _, check := range []func() error{f.checkLayoutFile, f.checkBlobs, f.checkIndex, f.checkRecords, f.checkJournals, f.checkLeases, f.checkTemps, f.checkWork, f.checkQuarantine, f.checkCaches} {
+	for _, check := range []func() error{f.checkFormatFile, f.checkLayoutFile, f.checkBlobs, f.checkIndex, f.checkRecords, f.checkJournals, f.checkLeases, f.checkTemps, f.checkWork, f.checkQuarantine, f.checkCaches} {
 		if err := check(); err != nil {
 			return fail(err)
 		}

@@ -24,7 +24,7 @@ import (
 // repair does what the checks have found to do. Each step is complete by itself
 // and can be repeated: a repair cut short is finished by the next one.
 func (f *fsck) repair() error {
-	for _, step := range []func() error{f.repairLayoutFile, f.quarantine, f.removeLeftovers, f.repairIndex, f.repairDescriptors, f.repairRecords, f.repairCaches} {
+	for _, step := range []func() error{f.repairFormatFile, f.repairLayoutFile, f.quarantine, f.removeLeftovers, f.repairIndex, f.repairDescriptors, f.repairRecords, f.repairCaches} {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func (c *caches) save() error {
 	}
 	var errs []error
 	for _, err := range []error{c.files.Save(), c.known.Save()} {
-		if !readOnly(err) && !errors.Is(err, durable.ErrNotRegular) {
+		if !readOnly(err) && !errors.Is(err, durable.ErrNotRegular) && !errors.Is(err, durable.ErrNotFolder) {
 			errs = append(errs, err)
 		}
 	}

@@ -74,10 +74,26 @@ func (s *Store) Resolve(ctx context.Context, ref string) (Ref, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Ref{}, fmt.Errorf("reference %q: %w", ref, err)
 	}
-	if _, serr := os.Stat(pathPart(ref)); serr == nil {
+	if IsPath(ref) {
 		return ResolvePath(ctx, ref)
 	}
 	return Ref{}, fmt.Errorf("reference %q in %s: %w%s", ref, s.dir, err, nearest(runs, ref))
+}
+
+// IsPath says whether a reference that names nothing in the store is a path: it
+// begins as one, something lies there, or it ends as archives do.
+func IsPath(ref string) bool {
+	if looksLikePath(ref) {
+		return true
+	}
+	place := pathPart(ref)
+	for _, suffix := range []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"} {
+		if strings.HasSuffix(place, suffix) {
+			return true
+		}
+	}
+	_, err := os.Lstat(place)
+	return err == nil
 }
 
 func looksLikePath(ref string) bool {
@@ -183,8 +199,11 @@ func pick(runs []RunInfo, ref string) (schemas.Digest, error) {
 
 func pickPrefix(runs []RunInfo, ref string) (schemas.Digest, error) {
 	hex := strings.TrimPrefix(ref, "sha256:")
-	if len(hex) < minPrefix || strings.Trim(hex, "0123456789abcdef") != "" {
+	if strings.Trim(hex, "0123456789abcdef") != "" {
 		return "", fs.ErrNotExist
+	}
+	if len(hex) < minPrefix {
+		return "", fmt.Errorf("%w (a prefix of a digest needs %d digits or more)", fs.ErrNotExist, minPrefix)
 	}
 	var found []schemas.Digest
 	for _, r := range runs {

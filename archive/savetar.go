@@ -152,7 +152,7 @@ func plainHeader(name string, size int64) *tar.Header {
 func (l *Layout) copyBlob(ctx context.Context, w io.Writer, tw *tar.Writer, d schemas.Digest, size int64) error {
 	r, have, err := l.src.open(blobName(d))
 	if err != nil {
-		return fmt.Errorf("blob %s: %w", d, err)
+		return unread(d, err)
 	}
 	defer r.Close()
 	if have != size {

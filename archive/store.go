@@ -32,6 +32,7 @@ type formatDoc struct {
 
 const (
 	formatName    = "assay-store"
+	formatFile    = "assay/format.json"
 	ociLayoutText = `{"imageLayoutVersion":"1.0.0"}`
 	emptyIndex    = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`
 )
@@ -46,25 +47,86 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	b, err := readLimited(filepath.Join(abs, "assay", "format.json"), 1<<16)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open store %s: %w (no assay/format.json): `assay run` makes one, or name another with --store", dir, errors.Join(ErrNotStore, fs.ErrNotExist))
-	}
-	if err != nil {
+	if err := checkFormat(abs); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	var f formatDoc
-	if err := json.Unmarshal(b, &f); err != nil || f.Format != formatName {
-		return nil, fmt.Errorf("open store %s: %w: assay/format.json says %q", dir, ErrNotStore, b)
-	}
-	if f.Version != FormatVersion {
-		return nil, fmt.Errorf("open store %s: its format is version %d, this assay reads version %d: use a newer assay", dir, f.Version, FormatVersion)
 	}
 	s := &Store{dir: abs, Layout: &Layout{src: folderSource{abs}, name: abs}}
 	if err := s.prepare(); err != nil && !readOnly(err) {
+		if errors.Is(err, durable.ErrNotFolder) {
+			err = fmt.Errorf("%w: %s moves it to assay/quarantine", err, fixable)
+		}
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// errFormat is wrapped when assay/format.json cannot be read in what looks like a
+// store otherwise.
+var errFormat = errors.New("assay/format.json is damaged")
+
+// checkFormat reads assay/format.json.
+func checkFormat(dir string) error {
+	b, err := readLimited(filepath.Join(dir, formatFile), 1<<16)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && looksLikeStore(dir):
+		return fmt.Errorf("%w: %w: %w, and the rest of a store is there: %s writes it anew", ErrNotStore, errFormat, fs.ErrNotExist, fixable)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: assay/format.json: %w: `assay run` makes one, or name another with --store", ErrNotStore, fs.ErrNotExist)
+	case errors.Is(err, durable.ErrNotRegular):
+		return fmt.Errorf("%w: %w: %s moves it to assay/quarantine", errFormat, err, fixable)
+	case err != nil:
+		return err
+	}
+	var f formatDoc
+	if err := json.Unmarshal(b, &f); err != nil || f.Format != formatName || f.Version < 1 {
+		err := fmt.Errorf("%w: assay/format.json says %.200q", ErrNotStore, b)
+		if looksLikeStore(dir) {
+			err = fmt.Errorf("%w: %w: %s writes it anew", err, errFormat, fixable)
+		}
+		return err
+	}
+	if f.Version != FormatVersion {
+		return fmt.Errorf("its format is version %d, this assay reads version %d: use a newer assay", f.Version, FormatVersion)
+	}
+	return nil
+}
+
+// looksLikeStore says that a folder was a store: it has the parts that come after
+// the blobs, and an index or something in their folder.
+func looksLikeStore(dir string) bool {
+	for _, sub := range []string{"assay", blobsDir} {
+		info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(sub)))
+		if err != nil || sub == "assay" && !info.IsDir() {
+			return false
+		}
+	}
+	for _, name := range []string{"oci-layout", indexName, recordIndexName, indexLockName} {
+		if _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenDamaged opens a store that Open refuses because something stands in the
+// place of its folders, or because assay/format.json is lost, for Fsck alone. What
+// does not look like a store, and one of another version, is refused with Open's
+// error.
+func OpenDamaged(dir string) (*Store, error) {
+	s, err := Open(dir)
+	if !errors.Is(err, errFormat) && !errors.Is(err, durable.ErrNotFolder) {
+		return s, err
+	}
+	abs, aerr := filepath.Abs(dir)
+	if aerr != nil || !isFolder(filepath.Join(abs, "assay")) {
+		return nil, err
+	}
+	return &Store{dir: abs, Layout: &Layout{src: folderSource{abs}, name: abs}}, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // prepare makes folders that a copy of a store may lack, and sweeps.
@@ -118,7 +180,7 @@ func OpenOrCreate(dir string) (*Store, error) {
 		switch name := e.Name(); {
 		case name == "blobs", name == "assay", name == "oci-layout", name == "index.json", durable.IsTemp(name):
 		default:
-			return nil, fmt.Errorf("create store %s: the folder holds %s, which is no part of a store", dir, name)
+			return nil, fmt.Errorf("create store %s: %w: the folder holds %s, which is no part of a store", dir, ErrNotStore, name)
 		}
 	}
 	return create(dir)

@@ -185,7 +185,7 @@ func (l *Layout) openDoc(d schemas.Digest) (io.ReadCloser, int64, error) {
 	}
 	f, size, err := l.src.open(blobName(d))
 	if err != nil {
-		return nil, 0, fmt.Errorf("read blob %s: %w", d, err)
+		return nil, 0, unread(d, err)
 	}
 	if size > maxTreeDocBytes {
 		return nil, 0, errors.Join(fmt.Errorf("read blob %s: %d bytes are more than the limit of %d", d, size, int64(maxTreeDocBytes)), f.Close())

@@ -15,7 +15,7 @@ type fsckDoc struct {
 func fsckCommand() *command {
 	return &command{
 		name: "fsck", summary: "check the whole store, and with --repair mend it",
-		details: "Hashes every blob, and compares the index, the record index, journals, leases and\ntemporary files with what is there. Nothing is changed without --repair. With it,\nwrong blobs are moved to assay/quarantine in the store and never deleted, what dead\nprocesses left is removed, the record index and, if it is lost or damaged,\nindex.json are made anew from the blobs.\nExit code 0: sound; 4: something is wrong, or was before the repair.",
+		details: "Hashes every blob, and compares the index, the record index, journals, leases and\ntemporary files with what is there. Nothing is changed without --repair. With it,\nwrong blobs are moved to assay/quarantine in the store and never deleted, what dead\nprocesses left is removed, the record index and, if it is lost or damaged,\nindex.json are made anew from the blobs, and what index.json says of a run is made\nwhat the run says. A store that no other command opens is mended too, if only\nassay/format.json is damaged or something stands in the place of a folder.\nExit code 0: sound; 4: something is wrong, or was before the repair.",
 		example: "assay fsck && assay fsck --repair",
 		flags:   []cli.Flag{&cli.BoolFlag{Name: "repair", Usage: "mend what can be mended"}},
 		run:     runFsck,
@@ -23,9 +23,9 @@ func fsckCommand() *command {
 }
 
 func runFsck(c *call) error {
-	s, err := c.openStore()
+	s, err := archive.OpenDamaged(c.storeDir())
 	if err != nil {
-		return err
+		return storeError(err)
 	}
 	ctx, done := c.showing()
 	r, err := s.Fsck(ctx, archive.FsckOptions{Repair: c.Bool("repair")})

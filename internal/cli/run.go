@@ -67,7 +67,7 @@ func runRun(c *call) error {
 func execute(c *call, l *loaded) (err error) {
 	store, err := archive.OpenOrCreate(c.storeDir())
 	if err != nil {
-		return err
+		return storeError(err)
 	}
 	resume, err := pickResume(c, l, store)
 	if err != nil {
@@ -229,5 +229,5 @@ func (c *call) existing() (*archive.Store, error) {
 	if errors.Is(err, archive.ErrNotStore) && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return s, err
+	return s, storeError(err)
 }

@@ -26,41 +26,56 @@ func (c *call) store() (*archive.Store, error) {
 // openStore opens the store for reading; a missing one is the caller's mistake.
 func (c *call) openStore() (*archive.Store, error) {
 	s, err := c.store()
-	if errors.Is(err, archive.ErrNotStore) || errors.Is(err, fs.ErrNotExist) {
-		return nil, withCode(ExitUsage, err)
-	}
-	return s, err
+	return s, storeError(err)
 }
 
-// resolve finds the run that a reference names. A path needs no store.
+// storeError gives the error of a store that cannot be opened its code, the same in
+// every command: a folder that is none was named by mistake, all else is of the
+// machine.
+func storeError(err error) error {
+	if errors.Is(err, archive.ErrNotStore) || errors.Is(err, fs.ErrNotExist) {
+		return withCode(ExitUsage, err)
+	}
+	return err
+}
+
+// resolve finds the run that a reference names. A path needs no store, and when it
+// is one, what is wrong with it counts, not that there is no store here.
 func (c *call) resolve(ref string) (archive.Ref, error) {
 	if remote.IsReference(ref) {
 		return c.resolveRemote(ref)
 	}
 	s, err := c.store()
-	if errors.Is(err, archive.ErrNotStore) {
-		r, perr := archive.ResolvePath(c.ctx, ref)
-		if perr == nil {
-			return r, nil
-		}
-		return r, withCode(ExitUsage, err)
+	if err == nil {
+		return resolveIn(c.ctx, s, ref)
 	}
-	if err != nil {
-		return archive.Ref{}, err
+	r, perr := archive.ResolvePath(c.ctx, ref)
+	switch {
+	case perr == nil:
+		return r, nil
+	case archive.IsPath(ref):
+		return r, referenceError(perr)
 	}
-	return resolveIn(c.ctx, s, ref)
+	return archive.Ref{}, storeError(err)
+}
+
+// referenceError is for a reference that names nothing, or nothing that can be
+// read: the caller's mistake unless bytes are wrong.
+func referenceError(err error) error {
+	var corrupt *archive.CorruptError
+	if err == nil || errors.As(err, &corrupt) {
+		return err
+	}
+	return withCode(ExitUsage, err)
 }
 
 func resolveIn(ctx context.Context, s *archive.Store, ref string) (archive.Ref, error) {
-	if _, err := s.Runs(ctx); err != nil {
+	_, err := s.Runs(ctx)
+	if named := archive.IsPath(ref) || errors.Is(err, archive.ErrIndex) && schemas.Digest(ref).Valid(); err != nil && !named {
 		return archive.Ref{}, err // the store is at fault, not the reference
 	}
 	r, err := s.Resolve(ctx, ref)
-	var corrupt *archive.CorruptError
-	if err != nil && !errors.As(err, &corrupt) {
-		return r, withCode(ExitUsage, err)
-	}
-	return r, err
+	return r, referenceError(err)
 }
 
 // openRun resolves a reference and reads the run's documents.

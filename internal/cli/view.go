@@ -227,7 +227,8 @@ func (c *call) vllmRun(run *archive.Run, m measured) (report.VLLMRun, error) {
 // decodeFile reads the first JSON value of a file of a run.
 func (c *call) decodeFile(run *archive.Run, name string, to any) (err error) {
 	f, err := run.OpenFile(c.ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
+	var corrupt *archive.CorruptError
+	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, &corrupt) {
 		return nil // a run of an earlier version may lack it
 	}
 	if err != nil {

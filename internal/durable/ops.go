@@ -2,9 +2,11 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -13,12 +15,18 @@ func MkdirAll(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil {
 		if !info.IsDir() {
-			return &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("exists and is no folder")}
+			return notFolder(dir, info)
 		}
 		return nil
 	}
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: fmt.Errorf("%w: %w", ErrNotFolder, err)}
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if info, err := os.Lstat(dir); err == nil {
+		return notFolder(dir, info) // a link that leads nowhere
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
@@ -33,6 +41,14 @@ func MkdirAll(dir string) error {
 		return err
 	}
 	return SyncDir(parent)
+}
+
+// ErrNotFolder is wrapped by the errors of what wants a folder and finds something
+// else.
+var ErrNotFolder = errors.New("is no folder")
+
+func notFolder(dir string, info fs.FileInfo) error {
+	return &fs.PathError{Op: "mkdir", Path: dir, Err: fmt.Errorf("it is a %s: %w", TypeName(info.Mode()), ErrNotFolder)}
 }
 
 // Rename moves a file or folder and makes both folders' names durable. What is
