@@ -248,7 +248,7 @@ func TestCredentials(t *testing.T) {
 			for _, k := range c.env {
 				vars[k] = filepath.Join(dir, where[k])
 			}
-			got, err := findCredential(parseRef(t, "oci://reg.example/team/runs:t").repo, env(vars))
+			got, err := findCredential(context.Background(), parseRef(t, "oci://reg.example/team/runs:t").repo, env(vars))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret-text") {
 					t.Fatalf("error %v, want one with %q", err, c.err)

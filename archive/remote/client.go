@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +25,9 @@ type Options struct {
 	PlainHTTP bool
 	// Progress is told what was moved; it may be nil. Calls do not overlap.
 	Progress func(Progress)
+	// Waiting is told why a transfer waits, and for how long, once for each wait; it
+	// may be nil. Calls do not overlap.
+	Waiting func(text string)
 
 	tune *tuning
 }
@@ -88,7 +90,10 @@ type client struct {
 	tune     tuning
 	progress *meter
 	logins   *logins
+	waits    waits
 	plain    bool // HTTP without TLS is allowed
+	way      *way
+	compat   bool // what is pushed is wrapped already
 
 	mu    sync.Mutex
 	cred  credential
@@ -99,7 +104,7 @@ type client struct {
 // dial finds credentials and makes contact. Nothing is sent but the handshake.
 func dial(ctx context.Context, ref Reference, o Options, action string, alsoRead ...name.Repository) (*client, error) {
 	t := o.tuned()
-	cred, err := findCredential(ref.repo, t.getenv)
+	cred, err := findCredential(ctx, ref.repo, t.getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +121,9 @@ func dial(ctx context.Context, ref Reference, o Options, action string, alsoRead
 	if err != nil {
 		return nil, err
 	}
-	l := &logins{}
-	c := &client{repo: repo, cred: cred, base: guard{base, plainHost(ref, o), t.stall, l}, logins: l, plain: plain, tune: t, progress: newMeter(o.Progress), scopes: []string{repo.Scope(action)}}
+	l, w := &logins{}, &way{host: repo.RegistryStr()}
+	c := &client{repo: repo, cred: cred, base: guard{base, plainHost(ref, o), t.stall, l, w}, logins: l, way: w, plain: plain, tune: t,
+		progress: newMeter(o.Progress), waits: waits{tell: o.Waiting}, scopes: []string{repo.Scope(action)}}
 	for _, r := range alsoRead {
 		c.scopes = append(c.scopes, r.Scope(transport.PullScope))
 	}
@@ -161,39 +167,48 @@ func (c *client) handshake(ctx context.Context, seen int) error {
 		return nil
 	}
 	for n := 0; ; n++ {
-		rt, err := transport.NewWithContext(ctx, c.repo.Registry, c.cred.auth, transport.NewUserAgent(c.base, userAgent), c.scopes)
+		rt, err := c.shakeOnce(ctx)
 		if err == nil {
 			c.http = &http.Client{Transport: rt, CheckRedirect: checkRedirect}
 			c.shake++
 			return nil
 		}
-		if c.plain && strings.Contains(err.Error(), noTLS) {
-			// Both ways were tried, and the error is that of the first.
-			err = &stalledError{"it speaks HTTP without TLS, and does not answer"}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		var refused *transport.Error
 		again := lost(ctx, err)
 		if errors.As(err, &refused) {
 			again = worthRepeating(refused.StatusCode)
 		}
-		if again && n+1 < attempts {
-			again = c.tune.sleep(ctx, pause(n)) == nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		err = explain(transportError("connect", c.repo.RegistryStr(), err, c.logins.all(c.cred.secret)), c.cred)
 		if !again || n+1 >= attempts {
-			return explain(transportError("connect", c.repo.RegistryStr(), err, c.logins.all(c.cred.secret)), c.cred)
+			return err
+		}
+		if err := c.wait(ctx, pause(n), err.Error()); err != nil {
+			return err
 		}
 	}
 }
 
+func (c *client) shakeOnce(ctx context.Context) (http.RoundTripper, error) {
+	if err := c.findWay(ctx); err != nil {
+		return nil, err
+	}
+	rt, err := transport.NewWithContext(ctx, c.repo.Registry, c.cred.auth, transport.NewUserAgent(c.base, userAgent), c.scopes)
+	var hung *stalledError
+	if c.way.get() == "http" && errors.As(err, &hung) {
+		err = &stalledError{"it speaks HTTP without TLS, and does not answer"}
+	}
+	return rt, err
+}
+
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
-		return fmt.Errorf("more than %d redirects", maxRedirects)
+		return pointless("more than %d redirects", maxRedirects)
 	}
 	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
-		return errRefusedHTTP
+		return &plainError{r.URL.Host}
 	}
 	return nil
 }
@@ -224,6 +239,10 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 		}
 		wait := pause(n)
 		switch {
+		case corrupt(err): // what was to be sent
+			var bad *archive.CorruptError
+			errors.As(err, &bad)
+			return nil, fmt.Errorf("%s: %w", r.op, bad)
 		case err != nil:
 			err = transportError(r.op, c.repo.RegistryStr(), err, c.logins.all(cred.secret))
 			if status(err) != 0 && !worthRepeating(status(err)) {
@@ -232,7 +251,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 			if r.once || !lost(ctx, err) {
 				return nil, err
 			}
-		case res.StatusCode == http.StatusUnauthorized && renewed < renewals:
+		case res.StatusCode == http.StatusUnauthorized && renewed < renewals && res.Request.URL.Host == c.repo.RegistryStr():
 			// A token, or a helper's short-lived password, ran out.
 			renewed++
 			closeAnswer(res)
@@ -257,7 +276,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 		if n+1 >= attempts {
 			return nil, explain(fmt.Errorf("%w (after %d attempts)", err, attempts), cred)
 		}
-		if err := c.tune.sleep(ctx, wait); err != nil {
+		if err := c.wait(ctx, wait, err.Error()); err != nil {
 			return nil, err
 		}
 	}
@@ -273,7 +292,7 @@ func (c *client) current() (*http.Client, int, credential) {
 func (c *client) renew(ctx context.Context, seen int) error {
 	c.mu.Lock()
 	if c.shake == seen {
-		cred, err := findCredential(c.repo, c.tune.getenv)
+		cred, err := findCredential(ctx, c.repo, c.tune.getenv)
 		if err != nil {
 			c.mu.Unlock()
 			return err
@@ -306,23 +325,6 @@ type unopened struct{}
 
 func (unopened) Read([]byte) (int, error) { return 0, errors.New("the body was not opened") }
 func (unopened) Close() error             { return nil }
-
-// explain says what can be done about some answers.
-func explain(err error, cred credential) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Hint != "" {
-		return err
-	}
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		if cred.source == "" {
-			e.Hint = "no credentials were found: log in with `docker login` or `podman login`"
-		} else {
-			e.Hint = "the credentials from " + cred.source + " were used"
-		}
-	}
-	return err
-}
 
 func (c *client) url(format string, args ...any) string {
 	u := url.URL{Scheme: c.repo.Scheme(), Host: c.repo.RegistryStr(), Path: "/v2/" + c.repo.RepositoryStr() + fmt.Sprintf(format, args...)}

@@ -1,13 +1,13 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"strings"
 
 	"assay/archive"
@@ -25,6 +25,10 @@ import (
 const (
 	mediaLayer     = "application/vnd.oci.image.layer.v1.tar"
 	mediaLayerZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
+
+	mediaDocker       = "application/vnd.docker.distribution.manifest.v"
+	mediaDockerList   = "application/vnd.docker.distribution.manifest.list.v2+json"
+	mediaDockerConfig = "application/vnd.docker."
 )
 
 // wrap makes the wrapper of a run, and its config.
@@ -58,32 +62,59 @@ func wrap(runManifest []byte, blobs []archive.BlobRef) (wrapper, config []byte, 
 	return wrapper, config, err
 }
 
+// ErrNotRun is wrapped by the error for an image, or another artifact, where a run is
+// wanted.
+var ErrNotRun = errors.New("not a run of assay")
+
 // unwrap returns the run's manifest that a document of a registry holds: itself,
 // or what it wraps. The wrapper is nil for a run that is not wrapped.
 func (c *client) unwrap(ctx context.Context, doc document) ([]byte, *archive.Wrapper, error) {
-	if _, err := parse(doc.bytes); err != nil {
+	m, err := parse(doc.bytes)
+	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", doc.digest.Short(), err)
+	}
+	if strings.HasPrefix(doc.media, mediaDocker) || strings.HasPrefix(m.Config.MediaType, mediaDockerConfig) {
+		return nil, nil, fmt.Errorf("it is an image, %w", ErrNotRun)
 	}
 	w := archive.ParseWrapper(doc.bytes)
 	if w == nil {
+		if m.ArtifactType != archive.ArtifactType && m.Config.MediaType != archive.MediaConfig {
+			return nil, nil, fmt.Errorf("it is an artifact of type %q, %w", clean(cmp.Or(m.ArtifactType, m.Config.MediaType), nil), ErrNotRun)
+		}
 		return doc.bytes, nil, nil
 	}
+	broken := func(format string, args ...any) error {
+		return &archive.CorruptError{Blob: doc.digest, Err: fmt.Errorf("it is a wrapper: "+format+": push the run again from a store that has it", args...)}
+	}
+	said := m.Annotations[archive.WrappedRun] != ""
 	if w.Config.Size > archive.MaxManifestBytes {
-		return nil, nil, fmt.Errorf("the config of image %s has %d bytes, more than the limit of %d", doc.digest.Short(), w.Config.Size, archive.MaxManifestBytes)
+		return nil, nil, broken("its config has %d bytes, more than the limit of %d", w.Config.Size, archive.MaxManifestBytes)
 	}
 	config, err := c.fetchSmall(ctx, w.Config)
+	if err != nil && !said && corrupt(err) {
+		return nil, nil, fmt.Errorf("it is an image, %w, as far as can be seen: its config, which would tell, cannot be read: %s", ErrNotRun, clean(err.Error(), nil))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("config of image %s: %w", doc.digest.Short(), err)
 	}
-	if ok, err := w.Learn(config); err != nil || !ok {
-		return doc.bytes, nil, err
+	ok, err := w.Learn(config)
+	if err != nil {
+		return nil, nil, broken("%w", err)
+	}
+	if !ok {
+		return nil, nil, fmt.Errorf("it is an image, %w", ErrNotRun)
 	}
 	b, err := c.fetchWrapped(ctx, w)
+	if errors.Is(err, errBadWrapper) {
+		return nil, nil, broken("%w", err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("wrapped manifest: %w", err)
 	}
 	return b, w, nil
 }
+
+var errBadWrapper = errors.New("the wrapped manifest cannot be in it")
 
 // fetchWrapped reads the manifest of the run that w wraps. How long it is only
 // its layer tells, when another tool has not compressed it.
@@ -91,10 +122,10 @@ func (c *client) fetchWrapped(ctx context.Context, w *archive.Wrapper) ([]byte, 
 	run := archive.BlobRef{Digest: w.Run, Size: archive.MaxManifestBytes}
 	layer, err := w.Layer(run)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errBadWrapper, err)
 	}
 	if layer.Size > archive.MaxManifestBytes {
-		return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", layer.Size, archive.MaxManifestBytes)
+		return nil, fmt.Errorf("%w: it would have %d bytes, more than the limit of %d", errBadWrapper, layer.Size, archive.MaxManifestBytes)
 	}
 	d := &download{c: c, blob: layer}
 	defer d.close()
@@ -165,8 +196,9 @@ func (c *client) locate(ctx context.Context, ref Reference) (document, error) {
 
 // open returns the run's manifest from what was located.
 func (c *client) open(ctx context.Context, ref Reference, doc document) ([]byte, *archive.Wrapper, error) {
-	if doc.media == mediaIndex || path.Base(doc.media) == "vnd.docker.distribution.manifest.list.v2+json" {
-		return nil, nil, fmt.Errorf("%s is an image index, not a run", ref)
+	var x index
+	if json.Unmarshal(doc.bytes, &x) == nil && (doc.media == mediaIndex || x.MediaType == mediaIndex || doc.media == mediaDockerList || x.MediaType == mediaDockerList) {
+		return nil, nil, fmt.Errorf("it is an image index, %w", ErrNotRun)
 	}
 	b, w, err := c.unwrap(ctx, doc)
 	if err != nil {

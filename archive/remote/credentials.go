@@ -1,10 +1,11 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/docker/cli/cli/config/types"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"assay/internal/durable"
 )
 
 // The library's own keychain stops at the first file that exists, so a login of
@@ -25,6 +28,7 @@ type credential struct {
 	auth   authn.Authenticator
 	source string   // for messages; "" when there is none
 	secret []string // must not get into any message
+	renew  string   // how to log in again, for messages
 }
 
 // credentialFiles lists the files that may hold a login, in the order they are
@@ -55,7 +59,7 @@ func credentialFiles(getenv func(string) string) []string {
 // findCredential looks for a login for the repository, the registry last: Podman
 // keeps logins for parts of a registry too. In each file credHelpers goes before
 // credsStore before auths.
-func findCredential(repo name.Repository, getenv func(string) string) (credential, error) {
+func findCredential(ctx context.Context, repo name.Repository, getenv func(string) string) (credential, error) {
 	none := credential{auth: authn.Anonymous}
 	for _, path := range credentialFiles(getenv) {
 		cf, err := readCredentialFile(path)
@@ -66,7 +70,10 @@ func findCredential(repo name.Repository, getenv func(string) string) (credentia
 			return none, fmt.Errorf("credentials in %s: %w", path, err)
 		}
 		for _, key := range credentialKeys(repo) {
-			got, err := cf.GetAuthConfig(key)
+			got, err := authConfig(ctx, cf, key)
+			if ctx.Err() != nil {
+				return none, context.Cause(ctx)
+			}
 			if err != nil {
 				return none, fmt.Errorf("credentials for %s in %s (%s): %s", key, path, storeKind(cf, key), clean(err.Error(), nil))
 			}
@@ -79,19 +86,53 @@ func findCredential(repo name.Repository, getenv func(string) string) (credentia
 					IdentityToken: got.IdentityToken, RegistryToken: got.RegistryToken}),
 				source: path + " (" + storeKind(cf, key) + ")",
 				secret: []string{got.Password, got.Auth, got.IdentityToken, got.RegistryToken},
+				renew:  loginCommand(path, repo),
 			}, nil
 		}
 	}
 	return none, nil
 }
 
+// authConfig is what a file says of key: its helper, if it names one, else the file
+// itself; DOCKER_AUTH_CONFIG before both.
+func authConfig(ctx context.Context, cf *configfile.ConfigFile, key string) (types.AuthConfig, error) {
+	helper, own := cf.CredentialHelpers[key]
+	if !own {
+		helper = cf.CredentialsStore
+	}
+	if helper == "" {
+		return cf.GetAuthConfig(key)
+	}
+	given, err := configfile.New("").GetAuthConfig(key)
+	if err != nil || given.Username != "" {
+		return given, err
+	}
+	return askHelper(ctx, helper, key, helperTime)
+}
+
+// loginCommand is what keeps a login in the file.
+func loginCommand(path string, repo name.Repository) string {
+	tool := "docker"
+	if filepath.Base(path) == "auth.json" {
+		tool = "podman"
+	}
+	host := repo.RegistryStr()
+	if host == name.DefaultRegistry {
+		host = "docker.io"
+	}
+	return "`" + tool + " login " + host + "`"
+}
+
+// maxCredentialFile bounds what is read of one.
+const maxCredentialFile = 16 << 20
+
 func readCredentialFile(path string) (*configfile.ConfigFile, error) {
-	f, err := os.Open(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	cf, err := config.LoadFromReader(f)
+	cf, err := config.LoadFromReader(io.LimitReader(f, maxCredentialFile))
 	if err != nil {
 		// The text of a parser may quote what it could not parse.
 		return nil, errors.New("the file is not the JSON of a login: log in again")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type guard struct {
 	plain  string // host that plain HTTP is allowed to by flag; this machine always is
 	stall  time.Duration
 	logins *logins
+	way    *way // nil for one that is not known
 }
 
 const (
@@ -46,15 +48,17 @@ func (e *stalledError) Error() string { return e.what + ": it hangs" }
 
 // RoundTrip sends a request once.
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if host := r.URL.Hostname(); r.URL.Scheme != "https" && host != g.plain && !loopback(r.URL.Host) {
+	to := g.way.keep(r.URL)
+	if err := g.allowed(to); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, errRefusedHTTP
+		return nil, err
 	}
 	g.logins.note(r.Header.Get("Authorization"))
 	ctx, cancel := context.WithCancelCause(r.Context())
 	again := r.WithContext(ctx)
+	again.URL = to
 	w := &watch{ctx: ctx, cancel: cancel, stall: g.stall, left: g.stall}
 	if r.Body != nil && r.Body != http.NoBody {
 		if r.GetBody != nil {
@@ -83,6 +87,17 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	res.Body = &gotBody{Reader: body, c: res.Body, watch: w}
 	return res, nil
+}
+
+// allowed refuses what must not be sent.
+func (g guard) allowed(to *url.URL) error {
+	switch {
+	case to.Scheme != "https" && to.Scheme != "http":
+		return pointless("it leads to a %s: address, which is refused", clean(to.Scheme, nil))
+	case to.Scheme != "https" && to.Hostname() != g.plain && !loopback(to.Host):
+		return &plainError{to.Host}
+	}
+	return nil
 }
 
 // watch ends a request that hangs. It counts only while the other side is waited

@@ -60,7 +60,7 @@ func begun(then http.HandlerFunc) http.HandlerFunc {
 // Each is given up in bounded time, with an error that says so.
 func TestHangingRegistries(t *testing.T) {
 	s := newStore(t)
-	run := sealRun(t, s, "run", someFiles(bigFile, 12))
+	run := sealRun(t, s, "run", someFiles(2*bigFile, 12))
 	blobs := blobsOf(t, s, run)
 	last := blobs[len(blobs)-1]
 	gets := func(what func(*http.Request) bool) func(*http.Request) bool {

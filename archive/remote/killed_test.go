@@ -301,7 +301,9 @@ func TestContinuedBlob(t *testing.T) {
 				big = b
 			}
 		}
+		g.mu.Lock()
 		g.slow = 5 << 20 // answers stop there until the process is killed
+		g.mu.Unlock()
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "ASSAY_TEST_PULL="+at, "ASSAY_TEST_STORE="+into.Dir())
 		must(t, child.Start())

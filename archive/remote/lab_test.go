@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -66,7 +67,7 @@ type middleware func(w http.ResponseWriter, r *http.Request, next http.Handler)
 func newLab(t testing.TB, m middleware, opts ...registry.Option) *lab {
 	t.Helper()
 	l := &lab{t: t, inner: registry.New(append([]registry.Option{registry.Logger(log.New(io.Discard, "", 0))}, opts...)...)}
-	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.mu.Lock()
 		l.seen = append(l.seen, r.Method+" "+r.URL.RequestURI())
 		l.mu.Unlock()
@@ -77,8 +78,22 @@ func newLab(t testing.TB, m middleware, opts ...registry.Option) *lab {
 		}
 		m(w, r, l.inner)
 	}))
+	l.Listener = smallBuffers{l.Listener}
+	l.Start()
 	t.Cleanup(l.Close)
 	return l
+}
+
+// smallBuffers keeps the kernel from taking a whole blob that the server does not
+// read.
+type smallBuffers struct{ net.Listener }
+
+func (s smallBuffers) Accept() (net.Conn, error) {
+	conn, err := s.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(64 << 10)
+	}
+	return conn, err
 }
 
 type countBody struct {

@@ -45,7 +45,7 @@ func (c *client) getManifest(ctx context.Context, name string) (document, error)
 		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &hung) || n+1 >= attempts {
 			return doc, err
 		}
-		if err := c.tune.sleep(ctx, pause(n)); err != nil {
+		if err := c.wait(ctx, pause(n), err.Error()); err != nil {
 			return doc, err
 		}
 	}
@@ -61,11 +61,18 @@ func (c *client) fetchManifest(ctx context.Context, op, name string) (document, 
 		return document{}, err
 	}
 	defer closeAnswer(res)
+	if isPage(res.Header) {
+		return document{}, c.noRegistry(op, res.Header, nil)
+	}
 	doc, err := readManifest(res)
 	if err != nil {
-		err = fmt.Errorf("%s: registry %s: %w", op, c.repo.RegistryStr(), err)
+		return doc, fmt.Errorf("%s: registry %s: %w", op, c.repo.RegistryStr(), err)
 	}
-	return doc, err
+	var any map[string]json.RawMessage
+	if err := json.Unmarshal(doc.bytes, &any); err != nil && !schemas.Digest(name).Valid() {
+		return doc, c.noRegistry(op, res.Header, fmt.Errorf("what is no manifest: %w", err))
+	}
+	return doc, nil
 }
 
 func readManifest(res *http.Response) (document, error) {
@@ -108,8 +115,12 @@ func (c *client) putManifest(ctx context.Context, name, media string, b []byte) 
 		return "", &archive.CorruptError{Blob: schemas.DigestOf(b), Err: fmt.Errorf("registry %s keeps a manifest for it that hashes to %s, and does not replace it: whoever runs it must delete it, then push again", c.repo.RegistryStr(), have.digest)}
 	}
 	if !bytes.Equal(back.bytes, b) {
-		return "", fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run; --compat may help",
-			name, c.repo.RegistryStr(), back.digest, schemas.DigestOf(b))
+		hint := "; --compat may help"
+		if c.compat {
+			hint = ""
+		}
+		return "", fmt.Errorf("read back manifest %s: registry %s has other bytes than were sent (%s instead of %s): it rewrites manifests, so it cannot keep a run%s",
+			name, c.repo.RegistryStr(), back.digest, schemas.DigestOf(b), hint)
 	}
 	return have.digest, nil
 }
@@ -132,12 +143,12 @@ func (c *client) sendManifest(ctx context.Context, name, media string, b []byte,
 	// While somebody else uploads one of its blobs again, a registry may not see it
 	// for a moment.
 	for n := 0; err != nil && blobUnknown(err) && n+1 < attempts; n++ {
-		if serr := c.tune.sleep(ctx, pause(n)); serr != nil {
+		if serr := c.wait(ctx, pause(n), err.Error()); serr != nil {
 			return serr
 		}
 		err = c.put(ctx, put, schemas.DigestOf(b))
 	}
-	return hintCompat(err)
+	return c.hintCompat(err)
 }
 
 func (c *client) put(ctx context.Context, r request, want schemas.Digest) error {
@@ -158,7 +169,7 @@ func blobUnknown(err error) bool {
 }
 
 // hintCompat names the way out when a registry has rules about artifacts.
-func hintCompat(err error) error {
+func (c *client) hintCompat(err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Hint == "" {
 		if blobUnknown(err) {
@@ -167,7 +178,9 @@ func hintCompat(err error) error {
 		}
 		switch e.Status {
 		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented:
-			e.Hint = "it may refuse artifact types or configs other than an image's: try --compat"
+			if !c.compat {
+				e.Hint = "it may refuse artifact types or configs other than an image's: try --compat"
+			}
 		case http.StatusRequestEntityTooLarge:
 			e.Hint = "the manifest is longer than it allows"
 		}

@@ -1,6 +1,11 @@
 package remote
 
-import "sync"
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
 
 // meter adds up what several goroutines move.
 type meter struct {
@@ -28,4 +33,28 @@ func (m *meter) phase(name string) {
 	if m.tell != nil {
 		m.tell(m.now)
 	}
+}
+
+// waits tells of waiting, once while several wait at the same time.
+type waits struct {
+	mu    sync.Mutex
+	tell  func(string)
+	until time.Time
+}
+
+func (w *waits) say(d time.Duration, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.tell == nil || now.Before(w.until) {
+		return
+	}
+	w.until = now.Add(d)
+	w.tell(fmt.Sprintf("%s: trying again in %s", why, d.Round(100*time.Millisecond)))
+}
+
+// wait says why it waits, and waits.
+func (c *client) wait(ctx context.Context, d time.Duration, why string) error {
+	c.waits.say(d, why)
+	return c.tune.sleep(ctx, d)
 }

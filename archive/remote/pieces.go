@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // errNoPieces is the end of an upload in pieces to a registry that takes none.
@@ -16,7 +17,7 @@ var errNoPieces = errors.New("the registry takes no pieces")
 // After each piece the session is written down: whoever is killed in between
 // goes on from there.
 func (u *upload) pieces(ctx context.Context, at string, offset int64) error {
-	faults := 0
+	var p patience
 	for offset < u.blob.Size {
 		next, err := u.piece(ctx, at, offset)
 		switch {
@@ -30,19 +31,16 @@ func (u *upload) pieces(ctx context.Context, at string, offset int64) error {
 		case err != nil && final(err):
 			return err
 		case err != nil:
-			if faults++; faults > sessionFaults || ctx.Err() != nil {
+			if !p.fault(offset, time.Now()) || ctx.Err() != nil {
 				return err
 			}
-			if werr := u.c.tune.sleep(ctx, pause(faults-1)); werr != nil {
+			if werr := u.c.wait(ctx, p.pause(), err.Error()); werr != nil {
 				return werr
 			}
 			// How much arrived only the registry knows.
 			where, have, serr := u.ask(ctx, at)
 			if serr != nil {
 				return &lostUpload{errors.Join(err, serr)}
-			}
-			if have > offset {
-				faults = 0
 			}
 			at, offset = where, have
 			continue

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/errgroup"
@@ -84,7 +85,7 @@ type pull struct {
 func (p *pull) run(ctx context.Context, manifest []byte, w *archive.Wrapper, tags ...string) error {
 	list, err := archive.ManifestBlobs(manifest)
 	if err != nil {
-		return err
+		return &archive.CorruptError{Blob: schemas.DigestOf(manifest), Err: err}
 	}
 	var fresh []archive.BlobRef
 	var total int64
@@ -178,16 +179,26 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef, w *archive.Wrapper) 
 	d := &download{c: p.c, blob: layer}
 	defer d.close()
 	if err := p.put(ctx, b, d); err != nil {
-		if corrupt(err) {
-			return fmt.Errorf("registry %s: %w", p.c.repo.RegistryStr(), err)
-		}
-		return err
+		return p.blame(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out.BlobsMoved++
-	p.out.BytesMoved += d.got
+	p.out.BytesMoved += min(d.got, layer.Size) // what had to come twice counts once
 	return nil
+}
+
+// blame says whose a blob is that came and is not what its digest promises.
+func (p *pull) blame(err error) error {
+	var bad *archive.CorruptError
+	var gone *goneError
+	switch {
+	case !errors.As(err, &bad):
+		return err
+	case errors.As(err, &gone):
+		return fmt.Errorf("registry %s: %w", p.c.repo.RegistryStr(), bad)
+	}
+	return fmt.Errorf("registry %s: %w: if it is so again, whoever runs the registry must delete the blob; then push it again from a store that has it", p.c.repo.RegistryStr(), bad)
 }
 
 // put stores what a download brings, which another tool may have compressed.
@@ -196,7 +207,7 @@ func (p *pull) put(ctx context.Context, b archive.BlobRef, d *download) error {
 		return p.into.PutBlobFrom(ctx, b.Digest, b.Size, func(offset int64) io.Reader {
 			d.close()
 			p.c.progress.add(offset-d.at, 0)
-			d.at = offset
+			d.at, d.broke = offset, nil
 			return d.reader(ctx)
 		})
 	}
@@ -211,13 +222,15 @@ func (p *pull) put(ctx context.Context, b archive.BlobRef, d *download) error {
 // download is a blob as it comes in. When the connection breaks it goes on at
 // the byte where it broke; whether the pieces fit together the digest shows.
 type download struct {
-	c      *client
-	blob   archive.BlobRef
-	body   io.ReadCloser
-	at     int64 // bytes given to the reader
-	got    int64 // bytes that came
-	faults int
-	quiet  bool // whoever reads it counts
+	c     *client
+	blob  archive.BlobRef
+	body  io.ReadCloser
+	at    int64 // bytes given to the reader
+	got   int64 // bytes that came
+	broke error // what ended the last answer too early
+	quiet bool  // whoever reads it counts
+
+	patience patience
 }
 
 func (d *download) reader(ctx context.Context) io.Reader { return downloadReader{ctx, d} }
@@ -240,38 +253,48 @@ func (r downloadReader) Read(b []byte) (int, error) {
 		if d.at >= d.blob.Size && d.blob.Size > 0 {
 			return 0, io.EOF
 		}
-		if d.body == nil {
-			if err := d.open(r.ctx); err != nil {
-				return 0, err
-			}
+		if err := d.takeUp(r.ctx); err != nil {
+			return 0, err
 		}
 		n, err := d.body.Read(b)
 		d.at += int64(n)
 		d.got += int64(n)
-		if n > 0 {
-			if !d.quiet {
-				d.c.progress.add(int64(n), 0)
-			}
-			d.faults = 0
+		if n > 0 && !d.quiet {
+			d.c.progress.add(int64(n), 0)
 		}
 		if err == nil || (errors.Is(err, io.EOF) && d.at >= d.blob.Size) {
 			return n, err
 		}
 		// It ended too early: what came counts, the rest is asked for again.
 		d.close()
+		d.broke = err
 		if n > 0 {
 			return n, nil
 		}
-		if r.ctx.Err() != nil {
-			return 0, context.Cause(r.ctx)
-		}
-		if d.faults++; d.faults >= attempts {
-			return 0, fmt.Errorf("pull blob %s: registry %s: it broke off after %d of %d bytes, %d times in a row: %s", d.blob.Digest.Short(), d.c.repo.RegistryStr(), d.at, d.blob.Size, attempts, clean(err.Error(), nil))
-		}
-		if err := d.c.tune.sleep(r.ctx, pause(d.faults-1)); err != nil {
-			return 0, err
-		}
 	}
+}
+
+// takeUp has an answer at hand. After one that broke off it waits, as long as there
+// is a point in it, and asks for the rest.
+func (d *download) takeUp(ctx context.Context) error {
+	if d.broke != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		cause := clean(d.broke.Error(), nil)
+		op := "pull blob " + d.blob.Digest.Short() + ": registry " + d.c.repo.RegistryStr()
+		if !d.patience.fault(d.at, time.Now()) {
+			return fmt.Errorf("%s: it broke off after %d of %d bytes, %d times in a row without getting on by %d: %s", op, d.at, d.blob.Size, d.patience.faults, worthBytes, cause)
+		}
+		if err := d.c.wait(ctx, d.patience.pause(), fmt.Sprintf("%s: it broke off after %d of %d bytes (%s)", op, d.at, d.blob.Size, cause)); err != nil {
+			return err
+		}
+		d.broke = nil
+	}
+	if d.body != nil {
+		return nil
+	}
+	return d.open(ctx)
 }
 
 // open asks for the rest of the blob.
@@ -280,7 +303,7 @@ func (d *download) open(ctx context.Context) error {
 	if d.at > 0 {
 		h.Set("Range", fmt.Sprintf("bytes=%d-%d", d.at, d.blob.Size-1))
 	}
-	res, err := d.c.do(ctx, d.request(h))
+	res, err := d.ask(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -303,6 +326,31 @@ func (d *download) open(ctx context.Context) error {
 	d.body = res.Body
 	return nil
 }
+
+// ask asks for the blob. One that the registry does not have is missing from the
+// run: another copy of it may have it.
+func (d *download) ask(ctx context.Context, header http.Header) (*http.Response, error) {
+	res, err := d.c.do(ctx, d.request(header))
+	if code := status(err); code == http.StatusNotFound || code == http.StatusGone {
+		return nil, &archive.CorruptError{Blob: d.blob.Digest, Err: &goneError{err}}
+	}
+	if err == nil && isPage(res.Header) {
+		err = d.c.noRegistry("pull blob "+d.blob.Digest.Short(), res.Header, nil)
+		closeAnswer(res)
+		return nil, err
+	}
+	return res, err
+}
+
+// goneError is a blob that a manifest names and the registry does not have.
+type goneError struct{ err error }
+
+func (e *goneError) Error() string        { return e.err.Error() }
+func (e *goneError) Unwrap() error        { return e.err }
+func (e *goneError) Is(target error) bool { return target == fs.ErrNotExist }
+
+// Remedy says what to do.
+func (e *goneError) Remedy() string { return "push it again from a store that has it" }
 
 // brokenReader is a connection that broke at once.
 type brokenReader struct{}

@@ -59,6 +59,9 @@ func Push(ctx context.Context, from *archive.Layout, run schemas.Digest, to Refe
 	if to.Digest != "" && to.Digest != run {
 		return Transfer{}, fmt.Errorf("push %s: %s names another run: leave the digest out", run.Short(), to)
 	}
+	if err := to.CheckPush(run); err != nil {
+		return Transfer{}, fmt.Errorf("push %s: %w", run.Short(), err)
+	}
 	runs := []schemas.Digest{run}
 	if !o.NoSources {
 		chain, err := sourceChain(ctx, from, run)
@@ -69,9 +72,9 @@ func Push(ctx context.Context, from *archive.Layout, run schemas.Digest, to Refe
 	}
 	var also []name.Repository
 	for _, m := range o.MountFrom {
-		r, err := name.NewRepository(to.Host()+"/"+m, name.StrictValidation)
+		r, err := to.Beside(m)
 		if err != nil {
-			return Transfer{}, fmt.Errorf("push %s: repository %q to mount from: %w", run.Short(), m, err)
+			return Transfer{}, fmt.Errorf("push %s: %w", run.Short(), err)
 		}
 		also = append(also, r)
 	}
@@ -79,6 +82,7 @@ func Push(ctx context.Context, from *archive.Layout, run schemas.Digest, to Refe
 	if err != nil {
 		return Transfer{}, fmt.Errorf("push %s: %w", run.Short(), err)
 	}
+	c.compat = o.Compat
 	p := &push{c: c, from: from, o: o, seen: map[schemas.Digest]bool{}}
 	if o.Sessions != "" {
 		p.sessions = &sessions{o.Sessions}
@@ -206,7 +210,7 @@ func (p *push) blobs(ctx context.Context, from blobs, list []archive.BlobRef) er
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.out.BytesMoved += u.sent
+			p.out.BytesMoved += min(u.sent, b.Size) // what had to be sent twice counts once
 			if corrupt(err) {
 				bad.add(err)
 				return nil
@@ -248,10 +252,12 @@ func (p *push) manifest(ctx context.Context, run schemas.Digest, b []byte, tag s
 			return err
 		}
 		extra := memory{run: b, schemas.DigestOf(config): config}
+		var more []archive.BlobRef
 		for d, data := range extra {
-			if err := p.blobs(ctx, extra, []archive.BlobRef{{Digest: d, Size: int64(len(data))}}); err != nil {
-				return err
-			}
+			more = append(more, archive.BlobRef{Digest: d, Size: int64(len(data))})
+		}
+		if err := p.blobs(ctx, extra, p.fresh(more)); err != nil {
+			return err
 		}
 		b, p.out.Stored = wrapper, schemas.DigestOf(wrapper)
 	}
@@ -286,7 +292,7 @@ func Check(ctx context.Context, ref Reference, o Options) (schemas.Digest, error
 
 func notFound(err error) error {
 	var e *Error
-	if errors.As(err, &e) && e.Status == http.StatusNotFound && e.Hint == "" {
+	if !corrupt(err) && errors.As(err, &e) && e.Status == http.StatusNotFound && e.Hint == "" {
 		e.Hint = "there is no such tag, digest or repository, or it is not for everyone"
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -20,6 +21,7 @@ func IsReference(ref string) bool { return strings.HasPrefix(ref, Scheme) }
 
 var (
 	tagGrammar  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	ownTags     = regexp.MustCompile(`^(run|sha256)-[0-9a-f]{64}$`)
 	repoGrammar = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 )
 
@@ -49,6 +51,11 @@ func Parse(ref string) (Reference, error) {
 	}
 	if strings.Contains(host, "@") {
 		return fail(errors.New("credentials have no place in it: `docker login` or `podman login` keeps them"))
+	}
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return fail(fmt.Errorf("%q is no port", port))
+		}
 	}
 	var out Reference
 	if before, digest, has := strings.Cut(path, "@"); has {
@@ -107,6 +114,27 @@ func (r Reference) Host() string { return r.repo.RegistryStr() }
 // Pinned is the reference to run in the same repository.
 func (r Reference) Pinned(run schemas.Digest) Reference {
 	return Reference{repo: r.repo, Digest: run}
+}
+
+// CheckPush refuses a tag that has a meaning of its own and would name another run:
+// run-HEX, and sha256-HEX, under which the attachments of a run are listed.
+func (r Reference) CheckPush(run schemas.Digest) error {
+	if !ownTags.MatchString(r.Tag) || r.Tag == standIn(run) {
+		return nil
+	}
+	return fmt.Errorf("tag %q belongs to the run, or the attachments, of that digest: choose another tag", r.Tag)
+}
+
+// Beside is another repository of the same registry.
+func (r Reference) Beside(repository string) (name.Repository, error) {
+	repo, err := name.NewRepository(r.Host()+"/"+repository, name.StrictValidation)
+	if err == nil && !repoGrammar.MatchString(repository) {
+		err = errors.New("lower case letters, digits, '.', '_', '-' and '/' between names")
+	}
+	if err != nil {
+		return repo, fmt.Errorf("repository %q to mount from: %w", repository, err)
+	}
+	return repo, nil
 }
 
 // name is what a manifest is asked for by.

@@ -284,7 +284,7 @@ func (c *client) list(ctx context.Context, subject schemas.Digest, entry descrip
 		if (index{Manifests: found}).has(entry.Digest) {
 			return nil
 		}
-		if err := c.tune.sleep(ctx, pause(n)); err != nil {
+		if err := c.wait(ctx, pause(n), "the registry does not list the attachment yet"); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"assay/archive"
 )
 
 // Retrying: a request is sent at most attempts times; the pause before the n-th
@@ -19,12 +21,11 @@ import (
 // at least what Retry-After asks for. A registry that asks for more than five
 // minutes is not waited for.
 const (
-	attempts      = 6
-	firstPause    = 500 * time.Millisecond
-	longestPause  = 30 * time.Second
-	longestAsked  = 5 * time.Minute
-	sessionFaults = 5 // how often one upload is taken up again without progress
-	blobAttempts  = 3 // how often a blob is sent from the beginning when its upload is lost
+	attempts     = 6
+	firstPause   = 500 * time.Millisecond
+	longestPause = 30 * time.Second
+	longestAsked = 5 * time.Minute
+	blobAttempts = 3 // how often a blob is sent from the beginning when its upload is lost
 )
 
 var errRefusedHTTP = errors.New("plain HTTP is for this machine only: use a registry with TLS, or allow it with --plain-http")
@@ -60,25 +61,46 @@ func worthRepeating(code int) bool {
 // lost says whether err is a connection that broke, and not one that can never
 // work.
 func lost(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || errors.Is(err, errRefusedHTTP) {
-		return false
+	if ctx.Err() != nil || errors.Is(err, errRefusedHTTP) || errors.Is(err, archive.ErrUnreachable) || corrupt(err) {
+		return false // the last two are of what was to be sent
 	}
 	var (
-		verify   *tls.CertificateVerificationError
-		unknown  x509.UnknownAuthorityError
-		hostname x509.HostnameError
-		dns      *net.DNSError
-		local    *fs.PathError // what was to be sent could not be read
+		dns   *net.DNSError
+		addr  *net.AddrError // a port that is none
+		never *pointlessError
+		local *fs.PathError // what was to be sent could not be read
 	)
 	switch {
 	case errors.As(err, &local) && !errors.Is(err, fs.ErrClosed): // closed: by the transport, after an answer
 		return false
-	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &hostname):
+	case badCertificate(err) != "", errors.As(err, &addr), errors.As(err, &never):
 		return false
 	case errors.As(err, &dns):
 		return !dns.IsNotFound
 	}
 	return true
+}
+
+// badCertificate says what is wrong with a certificate and what to do; "" for another
+// error.
+func badCertificate(err error) string {
+	var (
+		verify  *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &host):
+		return err.Error() + ": use a name that the certificate has"
+	case errors.As(err, &unknown):
+		return err.Error() + ": add the certificate of its authority to those that this machine trusts, or name a file with it in SSL_CERT_FILE"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return err.Error() + ": look at this machine's clock; whoever runs the registry must renew the certificate"
+	case errors.As(err, &invalid), errors.As(err, &verify):
+		return err.Error() + ": whoever runs the registry must replace the certificate"
+	}
+	return ""
 }
 
 // sleep waits, unless ctx ends.

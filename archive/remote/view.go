@@ -57,8 +57,9 @@ func Open(ctx context.Context, ref Reference, dir string, o Options) (*View, err
 	if err != nil {
 		return fail(err)
 	}
-	v := &View{ctx: ctx, c: c, ref: ref, spool: spool{dir: dir, at: map[schemas.Digest]*spooled{}},
+	v := &View{ctx: ctx, c: c, ref: ref,
 		found: map[schemas.Digest]viewed{}, blobs: map[schemas.Digest]located{}, sources: map[schemas.Digest]bool{}}
+	v.spool = v.newSpool(dir)
 	var bad *archive.CorruptError
 	doc, err := c.locate(ctx, ref)
 	if errors.As(err, &bad) {
@@ -99,7 +100,9 @@ func (v *View) fail(err error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.failed == nil {
-		v.failed = fmt.Errorf("%w: %w", archive.ErrUnreachable, err)
+		if v.failed = err; !errors.Is(err, archive.ErrUnreachable) {
+			v.failed = fmt.Errorf("%w: %w", archive.ErrUnreachable, err)
+		}
 	}
 	return v.failed
 }
@@ -201,7 +204,7 @@ func (v *View) fetch(at located) (io.ReadCloser, int64, error) {
 // begin asks for the blob. How long it is the registry says, not the manifest:
 // what is wrong with it the digest shows.
 func (d *download) begin(ctx context.Context) (int64, error) {
-	res, err := d.c.do(ctx, d.request(nil))
+	res, err := d.ask(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -244,7 +247,7 @@ func (r *viewReader) Seek(offset int64, whence int) (int64, error) {
 		return 0, errors.New("a blob of a registry is read from an offset on")
 	}
 	r.d.close()
-	r.d.at = offset
+	r.d.at, r.d.broke = offset, nil
 	return offset, nil
 }
 
@@ -265,10 +268,16 @@ const (
 
 // spool keeps blobs in files of a folder, which whoever made it removes.
 type spool struct {
-	dir   string
-	mu    sync.Mutex
-	at    map[schemas.Digest]*spooled
-	bytes int64
+	create func() (*os.File, error)
+	full   func(error) error // makes the error of a folder that takes nothing
+	mu     sync.Mutex
+	at     map[schemas.Digest]*spooled
+	bytes  int64
+}
+
+func (v *View) newSpool(dir string) spool {
+	return spool{at: map[schemas.Digest]*spooled{}, create: func() (*os.File, error) { return os.CreateTemp(dir, "blob-") },
+		full: func(err error) error { return v.fail(&localError{dir, err}) }}
 }
 
 type spooled struct {
@@ -300,11 +309,11 @@ func (s *spool) open(b archive.BlobRef, fetch func() (io.ReadCloser, int64, erro
 	}
 	f, err := os.Open(e.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, s.full(err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(s.full(err), f.Close())
 	}
 	return f, info.Size(), nil
 }
@@ -317,16 +326,44 @@ func (s *spool) fill(e *spooled, b archive.BlobRef, fetch func() (io.ReadCloser,
 		return err
 	}
 	defer r.Close()
-	f, err := os.CreateTemp(s.dir, "blob-")
+	f, err := s.create()
 	if err != nil {
-		return fmt.Errorf("%w: %w", archive.ErrUnreachable, err)
+		return s.full(err)
 	}
-	if _, err := io.Copy(f, io.LimitReader(r, b.Size+1)); err != nil {
+	w := &localWriter{w: f}
+	if _, err := io.Copy(w, io.LimitReader(r, b.Size+1)); err != nil {
+		if w.err != nil {
+			err = s.full(w.err)
+		}
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("%w: %w", archive.ErrUnreachable, err)
+		return s.full(err)
 	}
 	e.path = f.Name()
 	return nil
 }
+
+// localWriter remembers that it was the writing that failed.
+type localWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (l *localWriter) Write(b []byte) (int, error) {
+	n, err := l.w.Write(b)
+	l.err = err
+	return n, err
+}
+
+// localError is trouble with the folder in which blobs are kept: it says nothing of
+// the blob, so it is an archive.ErrUnreachable, and nothing else.
+type localError struct {
+	dir string
+	err error
+}
+
+func (e *localError) Error() string {
+	return fmt.Sprintf("keep what was fetched in %s: %v: free some room there, or set TMPDIR to another folder", e.dir, e.err)
+}
+func (e *localError) Is(target error) bool { return target == archive.ErrUnreachable }

@@ -170,7 +170,8 @@ func TestViewLongBlobs(t *testing.T) {
 	d := schemas.DigestOf([]byte("x"))
 	b := archive.BlobRef{Digest: d, Size: size}
 	dir := t.TempDir()
-	v := &View{ctx: context.Background(), c: c, spool: spool{dir: dir, at: map[schemas.Digest]*spooled{}}, blobs: map[schemas.Digest]located{d: {b, b}}}
+	v := &View{ctx: context.Background(), c: c, blobs: map[schemas.Digest]located{d: {b, b}}}
+	v.spool = v.newSpool(dir)
 	r, n, err := v.OpenBlob(d)
 	must(t, err)
 	if n != size {
