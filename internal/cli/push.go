@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
@@ -40,6 +41,14 @@ func runPush(c *call) error {
 	}
 	if to.Digest != "" && to.Digest != ref.Digest {
 		return usagef("%s is %s, not what %s names: leave the digest out", ref.Name, ref.Digest, c.Args().Get(1))
+	}
+	if err := to.CheckPush(ref.Digest); err != nil {
+		return withCode(ExitUsage, err)
+	}
+	for _, m := range c.StringSlice("mount-from") {
+		if _, err := to.Beside(m); err != nil {
+			return withCode(ExitUsage, fmt.Errorf("--mount-from: %w", err))
+		}
 	}
 	opts := remote.PushOptions{NoSources: c.Bool("no-sources"), Compat: c.Bool("compat"), Check: c.Bool("check"), MountFrom: c.StringSlice("mount-from")}
 	s, err := c.existing()
@@ -120,12 +129,21 @@ func runPull(c *call) error {
 	if err != nil {
 		return err
 	}
+	var had schemas.Digest
+	if c.IsSet("tag") {
+		if had, err = hadTag(c, s, c.String("tag"), ""); err != nil {
+			return err
+		}
+	}
 	show, done := c.byteProgress()
 	opts.Options = c.remoteOptions(show)
 	out, err := remote.Pull(c.ctx, s, from, opts)
 	done()
 	if err != nil {
 		return remoteError(err)
+	}
+	if had != out.Run {
+		out.Replaced = had
 	}
 	tags, err := tagsOf(c.ctx, s, out.Run)
 	if err != nil {
@@ -143,6 +161,9 @@ func runPull(c *call) error {
 	}
 	if c.IsSet("tag") {
 		c.printf("tag        %s\n", c.String("tag"))
+	}
+	if out.Replaced != "" {
+		c.printf("warning: the tag was %s before\n", out.Replaced)
 	}
 	c.printf("reference  %s\n", out.Reference)
 	return nil

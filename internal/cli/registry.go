@@ -6,11 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
 	"assay/archive"
 	"assay/archive/remote"
+	"assay/internal/durable"
+	"assay/schemas"
 )
 
 func plainHTTPFlag() cli.Flag {
@@ -28,8 +33,48 @@ func (c *cleanup) remove() error {
 	return errors.Join(errs...)
 }
 
+// tempPrefix begins the names of the folders for what is read of registries; the
+// process that made one follows, and what it was killed before it could remove goes
+// the next time.
+const tempPrefix = "assay-registry-"
+
+// tempFolder makes a folder that goes when the command ends.
+func (c *call) tempFolder() (string, error) {
+	sweepTempFolders(os.TempDir())
+	dir, err := os.MkdirTemp("", tempPrefix+durable.Self()+"-")
+	if err != nil {
+		return "", fmt.Errorf("%w: set TMPDIR to a folder that can be written", err)
+	}
+	c.temps.dirs = append(c.temps.dirs, dir)
+	return dir, nil
+}
+
+// sweepTempFolders removes those whose process is provably dead, and only this
+// user's: others may write there too. What stays only takes room.
+func sweepTempFolders(parent string) {
+	list, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*-*"))
+	for _, dir := range list {
+		token := strings.TrimPrefix(filepath.Base(dir), tempPrefix)
+		token = token[:strings.LastIndexByte(token, '-')]
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || !durable.Dead(token) {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
 func (c *call) remoteOptions(progress func(archive.Progress)) remote.Options {
-	return remote.Options{PlainHTTP: c.Bool("plain-http"), Progress: progress}
+	return remote.Options{PlainHTTP: c.Bool("plain-http"), Progress: progress, Waiting: c.tell}
+}
+
+// tell says on stderr why a command waits.
+func (c *call) tell(text string) {
+	if !c.quiet {
+		fmt.Fprintln(c.stderr, text)
+	}
 }
 
 // remoteReference reads oci://..., which must name a run when run is set.
@@ -41,10 +86,17 @@ func remoteReference(text string, run bool) (remote.Reference, error) {
 	return r, withCode(ExitUsage, err)
 }
 
-// remoteError tells what is not there, which is the caller's mistake, from what
-// could not be reached.
+// remoteError tells what is not there, or no run, which is the caller's mistake, from
+// what is damaged and from what could not be reached.
 func remoteError(err error) error {
 	var answer *remote.Error
+	var bad *archive.CorruptError
+	switch {
+	case errors.As(err, &bad):
+		return err
+	case errors.Is(err, remote.ErrNotRun):
+		return withCode(ExitUsage, err)
+	}
 	if errors.As(err, &answer) && errors.Is(answer, fs.ErrNotExist) {
 		return withCode(ExitUsage, err)
 	}
@@ -76,22 +128,20 @@ func (c *call) view(text string) (*remote.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := os.MkdirTemp("", "assay-registry-")
+	tmp, err := c.tempFolder()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", text, err)
 	}
-	c.temps.dirs = append(c.temps.dirs, tmp)
 	v, err := remote.Open(c.ctx, from, tmp, c.remoteOptions(nil))
 	return v, remoteError(err)
 }
 
 // fetch pulls a run into a store of its own.
 func (c *call) fetch(text string, from remote.Reference) (archive.Ref, error) {
-	tmp, err := os.MkdirTemp("", "assay-registry-")
+	tmp, err := c.tempFolder()
 	if err != nil {
 		return archive.Ref{}, fmt.Errorf("fetch %s: %w", text, err)
 	}
-	c.temps.dirs = append(c.temps.dirs, tmp)
 	s, err := archive.Create(filepath.Join(tmp, "store"))
 	if err != nil {
 		return archive.Ref{}, fmt.Errorf("fetch %s: %w", text, err)
@@ -151,4 +201,19 @@ func (c *call) resolveSource(text string) (archive.Ref, error) {
 		return c.fetch(text, from) // it is read twice: verified, then laid out
 	}
 	return c.pullInto(s, text, from)
+}
+
+// hadTag is the other run that has a tag of the store until it is given to run; ""
+// for none.
+func hadTag(c *call, s *archive.Store, tag string, run schemas.Digest) (schemas.Digest, error) {
+	runs, err := s.Runs(c.ctx)
+	if err != nil {
+		return "", fmt.Errorf("list runs: %w", err)
+	}
+	for _, r := range runs {
+		if r.Digest != run && slices.Contains(r.Tags, tag) {
+			return r.Digest, nil
+		}
+	}
+	return "", nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"assay/archive"
+	"assay/archive/remote"
 	"assay/pipeline"
 	"assay/schemas"
 )
@@ -39,7 +40,7 @@ func (c *call) openSource(l *loaded) (*sourceRun, error) {
 	}
 	ref, err := c.resolveSource(name)
 	if err != nil {
-		return nil, refusal("source.missing", "source run "+name, err.Error(), "`assay ls` lists the runs of the store; or give a path to a layout, a tar or an extracted run")
+		return nil, noSource(name, err)
 	}
 	verdict, err := ref.Verify(c.ctx)
 	if err != nil {
@@ -53,6 +54,23 @@ func (c *call) openSource(l *loaded) (*sourceRun, error) {
 		return nil, err
 	}
 	return layOut(c, ref, run, consumed)
+}
+
+// noSource is the error for a source run that was not found: one that a registry
+// does not have, or has damaged, refuses the run; a registry that cannot be reached
+// says nothing about it.
+func noSource(name string, err error) error {
+	switch code := exitCode(err); {
+	case code == ExitInterrupted:
+		return err
+	case !remote.IsReference(name):
+		return refusal("source.missing", "source run "+name, err.Error(), "`assay ls` lists the runs of the store; or give a path to a layout, a tar or an extracted run")
+	case code == ExitInfra:
+		return fmt.Errorf("source run %w: when it can be reached, `assay pull` keeps the run in the store, where it is found without the registry", err)
+	case code == ExitUnverified:
+		return refusal("source.invalid", "source run "+name, err.Error(), "`assay verify "+name+"` says more; push it again from a store that has it whole")
+	}
+	return refusal("source.missing", "source run "+name, err.Error(), "look at the repository, the tag or the digest; `assay push` brings a run there")
 }
 
 func firstFinding(findings []schemas.Finding) string {

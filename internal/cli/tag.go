@@ -13,6 +13,8 @@ type tagDoc struct {
 	Tag     string         `json:"tag"`
 	Run     schemas.Digest `json:"run,omitempty"`
 	Deleted bool           `json:"deleted"`
+	// Replaced is the run that had the tag before, if another one had.
+	Replaced schemas.Digest `json:"replaced,omitempty"`
 }
 
 func tagCommand() *command {
@@ -61,12 +63,19 @@ func runTag(c *call) error {
 	if ref.Place != "" {
 		return usagef("%s lies in %s, not in this store: only runs of the store can be tagged", ref.Name, ref.Place)
 	}
+	had, err := hadTag(c, s, name, ref.Digest)
+	if err != nil {
+		return err
+	}
 	if err := s.Tag(c.ctx, name, ref.Digest); err != nil {
 		return err
 	}
 	if c.asJSON {
-		return c.printJSON(tagDoc{Tag: name, Run: ref.Digest})
+		return c.printJSON(tagDoc{Tag: name, Run: ref.Digest, Replaced: had})
 	}
 	c.printf("%s is %s\n", name, ref.Digest.Short())
+	if had != "" {
+		c.printf("warning: the tag was %s before\n", had)
+	}
 	return nil
 }
