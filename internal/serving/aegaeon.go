@@ -163,7 +163,7 @@ const minSwitchMs = 10
 func (g *gpu) load(m *model) int64 {
 	ms := max(minSwitchMs, m.loadMs-g.computeMs) + g.s.cfg.SwitchOverheadMs
 	g.loaded, g.computeMs = m, 0
-	g.s.switched(g.id, m)
+	g.s.switched(g.id, m, ms)
 	return ms
 }
 
@@ -250,7 +250,7 @@ func (w *prefillWorker) run() {
 	c := w.current.context()
 	ms := toMs(w.loaded.prefillS(c, c*c))
 	w.computeMs += ms
-	w.s.prefilled(w.id, w.loaded, c)
+	w.s.prefilled(w.id, w.loaded, c, ms)
 	w.s.noteKV(c, w.loaded)
 	w.wait(phasePrefill, ms)
 }

@@ -234,9 +234,9 @@ func (w *decodeWorker) form() {
 
 func (w *decodeWorker) decode() {
 	b := w.batches[0]
-	w.stepMs = toMs(b.m.decodeS(b.total, len(w.running)) * w.s.graph(b.m, w.running))
+	w.stepMs = toMs(b.m.decodeS(b.total, len(w.running)) * w.s.graph(b.m, w.running, len(w.times)))
 	w.tally.Steps++
-	w.s.decoded(w.id, b.m, b.total)
+	w.s.decoded(w.id, b.m, b.total, w.stepMs)
 	w.s.noteKV(b.total, b.m)
 	w.wait(phaseDecode, w.stepMs)
 }

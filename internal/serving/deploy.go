@@ -143,6 +143,34 @@ func (s *System) EngineStates() []EngineState {
 	return out
 }
 
+// KVUsage is the share of the KV memory of all workers that requests under way
+// hold, 0 to 1.
+func (s *System) KVUsage() float64 {
+	held, workers := 0.0, 0
+	for _, n := range s.nodes {
+		for _, w := range n.workers {
+			workers++
+			switch w := w.(type) {
+			case *plainWorker:
+				for _, r := range w.resident {
+					if !r.done {
+						held += float64(r.context()) / float64(r.m.capacity)
+					}
+				}
+			case *prefillWorker:
+				if r := w.current; r != nil {
+					held += float64(r.context()) / float64(r.m.capacity)
+				}
+			case *decodeWorker:
+				for _, b := range w.batches {
+					held += float64(b.total) / float64(b.m.capacity)
+				}
+			}
+		}
+	}
+	return min(1, held/float64(workers))
+}
+
 // Counts are the statistics so far.
 func (s *System) Counts() Stats {
 	stats := s.stats

@@ -15,8 +15,9 @@ type Graphs struct {
 	Ready bool
 }
 
-// graph is the factor of a decode step's time.
-func (s *System) graph(m *model, running []*request) float64 {
+// graph is the factor of a decode step's time. Pending steps have been made and are
+// not in the requests' contexts yet.
+func (s *System) graph(m *model, running []*request, pending int) float64 {
 	g := s.cfg.Graphs
 	if g == nil || len(running) == 0 {
 		return 1
@@ -28,7 +29,7 @@ func (s *System) graph(m *model, running []*request) float64 {
 	}
 	longest := 0
 	for _, r := range running {
-		longest = max(longest, r.context()+1)
+		longest = max(longest, r.context()+pending+1)
 	}
 	if longest > g.MaxSeqLen || !slices.Contains(g.BatchSizes, len(running)) {
 		return 1

@@ -87,6 +87,9 @@ func NewLive(cfg Config, scale float64) (*Live, error) {
 // Wall is the system's clock.
 func (l *Live) Wall() Wall { return l.wall }
 
+// Observe hands every event to f, in order. It is called before Run.
+func (l *Live) Observe(f func(Event)) { l.system.Observe(f) }
+
 // Run serves until ctx ends, when every request that is left fails with ErrStopped.
 func (l *Live) Run(ctx context.Context) {
 	defer func() {
@@ -101,8 +104,15 @@ func (l *Live) Run(ctx context.Context) {
 		var due <-chan time.Time
 		if at, ok := l.system.nextMs(); ok {
 			wait := time.Until(l.wall.At(at))
-			if wait <= 0 && ctx.Err() == nil {
-				l.fire()
+			if wait <= 0 { // calls come first: whoever is late must not keep them out
+				select {
+				case <-ctx.Done():
+					return
+				case f := <-l.calls:
+					f()
+				default:
+					l.fire()
+				}
 				continue
 			}
 			timer.Reset(wait)

@@ -28,6 +28,7 @@ type Event struct {
 	Worker  int
 	To      int
 	Tokens  int
+	Ms      int64 // that a switch, prefill or decode takes
 	Why     StealRejection
 }
 
@@ -41,19 +42,19 @@ func (s *System) note(e Event) {
 	}
 }
 
-func (s *System) switched(worker int, m *model) {
+func (s *System) switched(worker int, m *model, ms int64) {
 	s.stats.ModelSwitches++
-	s.note(Event{Kind: EventSwitch, Worker: worker, Model: m.index})
+	s.note(Event{Kind: EventSwitch, Worker: worker, Model: m.index, Ms: ms})
 }
 
-func (s *System) prefilled(worker int, m *model, tokens int) {
+func (s *System) prefilled(worker int, m *model, tokens int, ms int64) {
 	s.stats.PrefillSteps++
-	s.note(Event{Kind: EventPrefill, Worker: worker, Model: m.index, Tokens: tokens})
+	s.note(Event{Kind: EventPrefill, Worker: worker, Model: m.index, Tokens: tokens, Ms: ms})
 }
 
-func (s *System) decoded(worker int, m *model, tokens int) {
+func (s *System) decoded(worker int, m *model, tokens int, ms int64) {
 	s.stats.DecodeSteps++
-	s.note(Event{Kind: EventDecode, Worker: worker, Model: m.index, Tokens: tokens})
+	s.note(Event{Kind: EventDecode, Worker: worker, Model: m.index, Tokens: tokens, Ms: ms})
 }
 
 // Cluster is how the work was spread.

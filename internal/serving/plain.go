@@ -126,8 +126,9 @@ func (w *plainWorker) next() {
 		}
 		w.resident = w.resident[:0]
 		w.loaded = front.m
-		w.s.switched(w.id, w.loaded)
-		w.wait(phaseSwitch, w.loaded.loadMs+w.s.cfg.SwitchOverheadMs)
+		ms := w.loaded.loadMs + w.s.cfg.SwitchOverheadMs
+		w.s.switched(w.id, w.loaded, ms)
+		w.wait(phaseSwitch, ms)
 	default:
 		w.start()
 	}
@@ -207,13 +208,15 @@ func (w *plainWorker) prefill() {
 			w.batch = append(w.batch, r)
 		}
 	}
-	w.s.prefilled(w.id, w.loaded, tokens)
-	w.wait(phasePrefill, toMs(w.loaded.prefillS(tokens, squares)))
+	ms := toMs(w.loaded.prefillS(tokens, squares))
+	w.s.prefilled(w.id, w.loaded, tokens, ms)
+	w.wait(phasePrefill, ms)
 }
 
 func (w *plainWorker) decode() {
-	w.s.decoded(w.id, w.loaded, w.total)
-	w.wait(phaseDecode, toMs(w.loaded.decodeS(w.total, len(w.batch))))
+	ms := toMs(w.loaded.decodeS(w.total, len(w.batch)))
+	w.s.decoded(w.id, w.loaded, w.total, ms)
+	w.wait(phaseDecode, ms)
 }
 
 func newPlainWorkers(s *System, n *node) (list []*plainWorker, all []worker) {
