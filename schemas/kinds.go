@@ -175,6 +175,10 @@ func Engines() []EngineSpec {
 				{Name: "scratch_size_bytes", Type: TypeInt, Default: 4294967296.0, Min: bound(2097152), Doc: "less than the region, a multiple of 2 MiB"},
 				{Name: "decode_factor", Type: TypeFloat, Default: 0.8, Min: bound(0.01), Max: bound(1), Doc: "load: times of decode steps are multiplied by it"},
 			}},
+			{Name: "limits", Type: TypeTable, Doc: "aegaeon: rates of each model, averages over 60 s; a request beyond them is refused with status 429", Fields: []Field{
+				{Name: "max_requests_per_second", Type: TypeFloat, Default: 0.0, Min: bound(0), Doc: "0: no limit"},
+				{Name: "max_tokens_per_second", Type: TypeFloat, Default: 0.0, Min: bound(0), Doc: "of prompts and of what may be generated; 0: no limit"},
+			}},
 			{Name: "profile", Type: TypeTable, Doc: "pypto, vllm: profiling may be started over HTTP", Fields: []Field{
 				{Name: "output", Type: TypeString, Required: true, Machine: true, Doc: "folder, or file that ends in .json, of the trace"},
 				{Name: "level", Type: TypeString, Default: "e2e,kernel", Doc: "pypto: of e2e, kernel, verbose, separated by commas"},
