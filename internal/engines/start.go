@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"assay/internal/durable"
-	"assay/internal/engines/emulated"
 	"assay/internal/supervise"
 	"assay/schemas"
 )
@@ -172,7 +171,7 @@ func writeEmulatedConfig(l Launch) (string, error) {
 	for _, f := range schemas.ServiceFields() { // not the engine's concern
 		delete(keys, f.Name)
 	}
-	c, err := emulated.FromMap(keys)
+	c, err := EmulatedConfig(keys)
 	if err != nil {
 		return "", err
 	}

@@ -39,6 +39,7 @@ type Config struct {
 	Serving   schemas.Settings `json:"serving,omitempty"`
 	CUDAGraph *CUDAGraph       `json:"cuda_graph,omitempty"`
 	Profile   *Profile         `json:"profile,omitempty"`
+	Limits    *Limits          `json:"limits,omitempty"`
 	// LoadTime passes before it listens, divided by TimeScale.
 	LoadTime schemas.Duration `json:"load_time,omitempty"`
 }
@@ -80,6 +81,12 @@ type CUDAGraph struct {
 	DecodeFactor     float64 `json:"decode_factor"`
 }
 
+// Limits are rates of each model over a minute, 0 for none.
+type Limits struct {
+	RequestsPerSecond float64 `json:"max_requests_per_second"`
+	TokensPerSecond   float64 `json:"max_tokens_per_second"`
+}
+
 // Profile says where traces go.
 type Profile struct {
 	Output string `json:"output"`
@@ -98,18 +105,30 @@ type Fault struct {
 // and defaults are those that schemas.Engines describes; anything else is an
 // error that names the key.
 func ParseConfig(b []byte) (Config, error) {
-	if len(b) > maxConfigBytes {
-		return Config{}, fmt.Errorf("emulated config: %d bytes, more than %d", len(b), maxConfigBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	var raw map[string]any
-	if err := dec.Decode(&raw); err != nil {
-		return Config{}, fmt.Errorf("emulated config: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("emulated config: something follows the JSON object")
+	raw, err := ParseKeys(b)
+	if err != nil {
+		return Config{}, err
 	}
 	return FromMap(raw)
+}
+
+// ParseKeys reads a configuration's JSON object and looks at nothing in it.
+func ParseKeys(b []byte) (map[string]any, error) {
+	if len(b) > maxConfigBytes {
+		return nil, fmt.Errorf("emulated config: %d bytes, more than %d", len(b), maxConfigBytes)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	raw := map[string]any{}
+	if err := dec.Decode(&raw); err != nil {
+		return nil, fmt.Errorf("emulated config: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("emulated config: something follows the JSON object")
+	}
+	if raw == nil { // null
+		raw = map[string]any{}
+	}
+	return raw, nil
 }
 
 // FromMap is ParseConfig for a configuration that is parsed already. Keys that
@@ -123,6 +142,9 @@ func FromMap(raw map[string]any) (Config, error) {
 	table, _ := plain.(map[string]any)
 	if table["models"] == nil {
 		return Config{}, errors.New("emulated config: models: is missing")
+	}
+	if table["personality"] == PersonalityAegaeon && table["serving"] == nil { // it is a system of workers, whatever it serves
+		table["serving"] = map[string]any{"policy": "aegaeon", "workers": 2.0, "prefill_workers": 1.0}
 	}
 	filled, err := fill(table, fields(), "")
 	if err != nil {

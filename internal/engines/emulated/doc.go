@@ -13,6 +13,12 @@
 // the emission log, which holds the due time of every chunk and the times before
 // and after it was written.
 //
+// With Config.Serving requests contend instead: a model of a serving system
+// (internal/serving) on the wall clock says when each token is due.
+//
+// A personality gives it the endpoints, checks and errors of another server; see
+// docs/simulator.md for what each has.
+//
 // A text prompt counts one token for each word between white space.
 //
 // Every answer carries "Server: assay-emulated", and every model is owned by

@@ -34,12 +34,21 @@ type Emission struct {
 	Model        string          `json:"model"`
 	Stream       bool            `json:"stream"`
 	ArrivedNs    int64           `json:"arrived_ns"`
+	TakenIn      *TakenIn        `json:"taken_in,omitempty"` // with a serving system
 	InputTokens  int             `json:"input_tokens"`
 	OutputTokens int             `json:"output_tokens"` // that the whole answer would have
 	Chunks       []EmissionChunk `json:"chunks"`        // that carried tokens
 	EndedNs      int64           `json:"ended_ns"`
-	// Outcome is "ok", "disconnected", "shutdown", or "fault:KIND".
+	// Outcome is "ok", "failed" (by the serving system), "disconnected", "shutdown",
+	// or "fault:KIND".
 	Outcome string `json:"outcome"`
+}
+
+// TakenIn is how the serving system saw a request come. A simulation of the requests
+// in order of Index, at their AtMs, gives the due times of all tokens.
+type TakenIn struct {
+	Index int   `json:"index"`
+	AtMs  int64 `json:"at_ms"` // of the system's time
 }
 
 // EmissionChunk is one write that carried tokens.

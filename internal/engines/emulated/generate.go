@@ -24,6 +24,8 @@ type generation struct {
 	fault   *Fault // nil: this request is served properly
 	entry   Emission
 	ticket  *serving.Ticket // nil: requests do not contend
+
+	lastWrite time.Time // of tokens
 }
 
 var (
@@ -41,12 +43,11 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	if s.rejects(w, fault, number) {
 		return
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-	var tooBig *http.MaxBytesError
-	if errors.As(err, &tooBig) {
-		s.face.fail(w, badRequest("", fmt.Sprintf("the body is larger than %d bytes", maxBodyBytes)).withCode(http.StatusRequestEntityTooLarge, "request_too_large"))
+	b, refused := readBody(w, r)
+	if refused != nil {
+		s.face.fail(w, refused)
 		return
-	} else if err != nil {
+	} else if b == nil {
 		return // the client has gone
 	}
 	req, refused := s.face.parse(s, b, chat)
@@ -68,6 +69,18 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	g.answer()
 }
 
+// readBody reads a body of bounded size; both are nil when the client has gone.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	var tooBig *http.MaxBytesError
+	if errors.As(err, &tooBig) {
+		return nil, badRequest("", fmt.Sprintf("the body is larger than %d bytes", maxBodyBytes)).withCode(http.StatusRequestEntityTooLarge, "request_too_large")
+	} else if err != nil {
+		return nil, nil
+	}
+	return b, nil
+}
+
 func (g *generation) newEntry(number int64) Emission {
 	api, prefix := "completions", "cmpl-"
 	if g.req.chat {
@@ -76,6 +89,9 @@ func (g *generation) newEntry(number int64) Emission {
 	id := g.req.clientID
 	if id == "" || len(id) > 256 || !utf8.ValidString(id) {
 		id, g.req.clientID = fmt.Sprintf("%d", number), ""
+	}
+	if g.s.config.Personality == PersonalityPyPTO { // whatever the client calls it
+		id = fmt.Sprintf("%08x", uint32(number)*2654435761)
 	}
 	return Emission{
 		Schema: EmissionV1, ID: prefix + id, RequestID: g.req.clientID, API: api, Model: g.req.model.Name, Stream: g.req.stream,
@@ -87,13 +103,16 @@ func (g *generation) newEntry(number int64) Emission {
 // which is how a handler breaks its connection.
 func (g *generation) answer() {
 	err := errors.New("broken")
-	tally := g.s.tallies[g.req.model.Name]
+	tally := g.s.tally(g.req.model.Name)
 	tally.begin()
 	defer func() {
-		tally.end(err == nil, g.out.finish, time.Since(g.arrived))
+		tally.end(err == nil, len(g.entry.Chunks) > 0, g.out.finish, time.Since(g.arrived))
 		g.entry.EndedNs = g.s.log.ns(time.Now())
 		g.entry.Outcome = g.outcome(err)
 		g.s.log.append(g.entry)
+		if g.s.profiler != nil {
+			g.s.profiler.request(g)
+		}
 	}()
 	if g.req.stream {
 		err = g.s.face.stream(g)
@@ -135,8 +154,18 @@ func (g *generation) wait(i int) error {
 	return nil
 }
 
+// waitWhole is wait for an answer of one piece: the client is told of a failure.
+func (g *generation) waitWhole(i int) error {
+	err := g.wait(i)
+	var failed *serving.Failed
+	if errors.As(err, &failed) {
+		g.s.face.fail(g.w, failure(failed))
+	}
+	return err
+}
+
 func (g *generation) usage() *usage {
-	u := usage{PromptTokens: g.req.promptTokens, CompletionTokens: len(g.out.ids)}
+	u := usage{PromptTokens: g.req.promptTokens, CompletionTokens: g.out.shown()}
 	if g.fault.is(faultLieUsage) {
 		u.PromptTokens, u.CompletionTokens = u.PromptTokens+3, 2*u.CompletionTokens+1
 	}
@@ -159,15 +188,14 @@ func (g *generation) whole() error {
 		}
 		return g.breakOff()
 	}
-	if err := g.wait(n - 1); err != nil {
-		var failed *serving.Failed
-		if errors.As(err, &failed) {
-			g.s.face.fail(g.w, failure(failed))
-		}
+	if err := g.waitWhole(n - 1); err != nil {
 		return err
 	}
 	wide := g.fault.is(faultSplitUTF8)
 	text := g.out.text(0, n, wide)
+	if g.req.echo {
+		text = g.req.promptText + " " + text
+	}
 	a, c := g.envelope("text_completion"), choice{FinishReason: &g.out.finish}
 	if g.req.chat {
 		a.Object = "chat.completion"
@@ -195,7 +223,12 @@ func (g *generation) emit(b []byte, tokens int, due time.Duration) error {
 	if err != nil || tokens == 0 {
 		return err
 	}
-	g.s.tallies[g.req.model.Name].tokens(tokens, g.req.promptTokens, len(g.entry.Chunks) == 0, before.Sub(g.arrived))
+	first, gap := len(g.entry.Chunks) == 0, time.Duration(0)
+	if !first {
+		gap = before.Sub(g.lastWrite)
+	}
+	g.lastWrite = before
+	g.s.tally(g.req.model.Name).tokens(tokens, g.req.promptTokens, first, before.Sub(g.arrived), gap)
 	g.entry.Chunks = append(g.entry.Chunks, EmissionChunk{
 		Tokens: tokens, DueNs: g.s.log.ns(g.arrived.Add(due)), BeforeNs: g.s.log.ns(before), AfterNs: g.s.log.ns(time.Now()),
 	})

@@ -18,16 +18,25 @@ type tallies struct {
 	prompt, generated    int64
 	firstTokens          int64
 	firstTokensS, e2eSum float64
+	begun, aborted       int64
+	// left are those that ended without a first token.
+	left            int64
+	ttft, gaps, e2e histogram
 }
+
+// waiting is how many requests under way have no token yet.
+func (t *tallies) waiting() int { return int(t.begun - t.firstTokens - t.left) }
 
 func (t *tallies) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running++
+	t.begun++
 }
 
-// tokens counts tokens that were written; the prompt counts with the first of them.
-func (t *tallies) tokens(n, prompt int, first bool, after time.Duration) {
+// tokens counts tokens that were written, so long after the request arrived; the
+// prompt counts with the first of them, a gap with any other.
+func (t *tallies) tokens(n, prompt int, first bool, after, gap time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.generated += int64(n)
@@ -35,15 +44,23 @@ func (t *tallies) tokens(n, prompt int, first bool, after time.Duration) {
 		t.prompt += int64(prompt)
 		t.firstTokens++
 		t.firstTokensS += after.Seconds()
+		t.ttft.add(after)
+		return
 	}
+	t.gaps.add(gap)
 }
 
-func (t *tallies) end(ok bool, finish string, took time.Duration) {
+// end counts a request that has ended; begun says that it had a token.
+func (t *tallies) end(ok, begun bool, finish string, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running--
+	if !begun {
+		t.left++
+	}
 	switch {
 	case !ok:
+		t.aborted++
 		return
 	case finish == "stop":
 		t.stop++
@@ -51,6 +68,15 @@ func (t *tallies) end(ok bool, finish string, took time.Duration) {
 		t.length++
 	}
 	t.e2eSum += took.Seconds()
+	t.e2e.add(took)
+}
+
+// queued is how many requests of a model wait; without a system, none do.
+func (s *server) queued(t *tallies) int {
+	if s.live == nil {
+		return 0
+	}
+	return t.waiting()
 }
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
@@ -62,7 +88,7 @@ func (s *server) writeMetrics(w http.ResponseWriter, _ *http.Request) {
 	family := func(name, kind string, each func(model string, t *tallies)) {
 		fmt.Fprintf(&b, "# TYPE emulated:%s %s\n", name, kind)
 		for _, m := range s.config.Models {
-			t := s.tallies[m.Name]
+			t := s.tally(m.Name)
 			t.mu.Lock()
 			each(`model_name="`+escapeLabel.Replace(m.Name)+`"`, t)
 			t.mu.Unlock()
@@ -71,8 +97,8 @@ func (s *server) writeMetrics(w http.ResponseWriter, _ *http.Request) {
 	one := func(name, kind string, value func(t *tallies) int64) {
 		family(name, kind, func(model string, t *tallies) { fmt.Fprintf(&b, "emulated:%s{%s} %d\n", name, model, value(t)) })
 	}
-	one("num_requests_running", "gauge", func(t *tallies) int64 { return int64(t.running) })
-	one("num_requests_waiting", "gauge", func(*tallies) int64 { return 0 })
+	one("num_requests_running", "gauge", func(t *tallies) int64 { return int64(t.running - s.queued(t)) })
+	one("num_requests_waiting", "gauge", func(t *tallies) int64 { return int64(s.queued(t)) })
 	one("prompt_tokens_total", "counter", func(t *tallies) int64 { return t.prompt })
 	one("generation_tokens_total", "counter", func(t *tallies) int64 { return t.generated })
 	family("request_success_total", "counter", func(model string, t *tallies) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,6 +54,9 @@ type output struct {
 	finish string
 	// due holds each token's time after arrival.
 	due []time.Duration
+	// visible is how many bytes of the text are shown, when a stop text hides the
+	// rest; -1: all.
+	visible int
 }
 
 // plan draws the answer to r.
@@ -60,7 +64,7 @@ func plan(c Config, r *request) output {
 	tokens := random("tokens", c.Seed, []byte(r.model.Name), r.promptBytes)
 	// The model would stop by itself here.
 	natural := max(8+tokens.IntN(240), r.minTokens)
-	out := output{finish: "length"}
+	out := output{finish: "length", visible: -1}
 	n := r.maxTokens
 	if !r.ignoreEOS && natural < n {
 		n, out.finish = natural, "stop"
@@ -69,12 +73,61 @@ func plan(c Config, r *request) output {
 	for i := range out.ids {
 		out.ids[i] = tokens.IntN(vocabulary)
 	}
+	out.stopAt(r)
+	n = len(out.ids)
 	if c.Serving != nil { // the system says when
 		out.due = make([]time.Duration, n)
 		return out
 	}
 	out.due = times(c, r, n)
 	return out
+}
+
+// stopAt ends the generation at a stop token, and the text at a stop text; behind
+// that the generation goes on unseen.
+func (o *output) stopAt(r *request) {
+	if len(r.stopIDs) > 0 {
+		if i := slices.IndexFunc(o.ids, func(id int) bool { return slices.Contains(r.stopIDs, id) }); i >= 0 && i+1 >= r.minTokens {
+			o.ids, o.finish = o.ids[:i+1], "stop"
+		}
+	}
+	if len(r.stops) == 0 {
+		return
+	}
+	text := o.text(0, len(o.ids), false)
+	for _, stop := range r.stops {
+		at := strings.Index(text, stop)
+		if at < 0 || (o.visible >= 0 && at >= o.visible) {
+			continue
+		}
+		o.visible, o.finish = at, "stop"
+		if r.keepStop {
+			o.visible += len(stop)
+		}
+		if r.stopEnds {
+			o.ids = o.ids[:o.covering(at+len(stop))]
+		}
+	}
+}
+
+// covering is how many tokens it takes for so many bytes of text.
+func (o *output) covering(bytes int) int {
+	length := 0
+	for i, id := range o.ids {
+		if length += len(words[id%len(words)]); length >= bytes {
+			return i + 1
+		}
+		length++ // the space
+	}
+	return len(o.ids)
+}
+
+// shown is how many tokens the text that is shown has.
+func (o *output) shown() int {
+	if o.visible < 0 {
+		return len(o.ids)
+	}
+	return len(strings.Fields(o.text(0, len(o.ids), false)))
 }
 
 // times draws when each of n tokens is due.
@@ -108,5 +161,15 @@ func (o output) text(from, to int, wide bool) string {
 		}
 		b.WriteString(list[o.ids[i]%len(list)])
 	}
-	return b.String()
+	if o.visible < 0 {
+		return b.String()
+	}
+	before := 0 // bytes of the tokens ahead
+	for i := range from {
+		before += len(list[o.ids[i]%len(list)])
+		if i > 0 {
+			before++
+		}
+	}
+	return b.String()[:max(0, min(b.Len(), o.visible-before))]
 }

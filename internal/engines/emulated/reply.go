@@ -8,10 +8,11 @@ import (
 // apiError is an error as OpenAI's API words it.
 type apiError struct {
 	status  int
-	Message string  `json:"message"`
-	Type    string  `json:"type"`
-	Param   *string `json:"param"`
-	Code    *string `json:"code"`
+	list    []invalid // of a body that is not of the form wanted
+	Message string    `json:"message"`
+	Type    string    `json:"type"`
+	Param   *string   `json:"param"`
+	Code    *string   `json:"code"`
 }
 
 func (e *apiError) Error() string { return e.Message }

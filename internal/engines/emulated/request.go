@@ -64,6 +64,14 @@ type request struct {
 	stream       bool
 	includeUsage bool
 	returnIDs    bool
+
+	// What only some personalities read.
+	promptText string
+	echo       bool
+	stops      []string // texts that end the answer
+	keepStop   bool     // and stay in it
+	stopEnds   bool     // and end the generation too
+	stopIDs    []int    // tokens that end the generation
 }
 
 // parseRequest reads and checks the body of a request to one of the two

@@ -39,6 +39,7 @@ type server struct {
 	config   Config
 	opts     Options
 	models   map[string]Model
+	mu       sync.Mutex          // of tallies
 	tallies  map[string]*tallies // of each model
 	log      *emissionLog
 	started  time.Time
@@ -48,6 +49,9 @@ type server struct {
 	listener net.Listener
 	live     *live // nil: requests do not contend
 	face     personality
+	aegaeon  *aegaeonState // nil: another personality
+	profiler *profiler     // nil: none is configured
+	tokens   tokenizer
 }
 
 // Serve serves c until ctx ends, lets running requests go on for two seconds,
@@ -60,13 +64,14 @@ func Serve(ctx context.Context, c Config, opts Options) error {
 	if opts.Log == nil {
 		opts.Log = io.Discard
 	}
+	opts.Log = &sharedWriter{w: opts.Log}
 	if opts.Die == nil {
 		opts.Die = killSelf
 	}
 	if c.Fault != nil && c.Fault.Kind == faultSlowStart && !waitUntil(ctx, time.Now().Add(c.Fault.Delay.Std())) {
 		return nil
 	}
-	if !waitUntil(ctx, time.Now().Add(scaled(c.LoadTime.Std(), c.TimeScale))) {
+	if c.LoadTime > 0 && !waitUntil(ctx, time.Now().Add(time.Duration(float64(c.LoadTime)/c.TimeScale))) {
 		return nil
 	}
 	ln, err := listen(opts)
@@ -78,23 +83,44 @@ func Serve(ctx context.Context, c Config, opts Options) error {
 		ln.Close()
 		return err
 	}
-	s := &server{config: c, opts: opts, models: map[string]Model{}, tallies: map[string]*tallies{}, log: emissions, started: time.Now(), listener: ln}
-	for _, m := range c.Models {
-		s.models[m.Name] = m
-		s.tallies[m.Name] = &tallies{}
+	s, err := newServer(c, opts)
+	if err != nil {
+		ln.Close()
+		return errors.Join(err, emissions.close())
 	}
-	s.face = personalityOf(c.Personality)
-	if c.Serving != nil {
-		if s.live, err = newLive(s); err != nil {
-			ln.Close()
-			return errors.Join(err, emissions.close())
-		}
-	}
+	s.log, s.listener = emissions, ln
 	err = s.run(ctx)
+	if s.live != nil && s.live.graphs != nil {
+		err = errors.Join(err, s.live.graphs.close())
+	}
 	return errors.Join(err, emissions.close())
 }
 
-func scaled(d time.Duration, scale float64) time.Duration { return time.Duration(float64(d) / scale) }
+// newServer is a server that is not listening yet, with what its configuration
+// asks for behind it.
+func newServer(c Config, opts Options) (*server, error) {
+	s := &server{config: c, opts: opts, models: map[string]Model{}, tallies: map[string]*tallies{}, started: time.Now(), face: personalityOf(c.Personality)}
+	for _, m := range c.Models {
+		s.models[m.Name] = m
+	}
+	if c.Profile != nil {
+		s.profiler = newProfiler(*c.Profile, s.started)
+	}
+	if c.Serving == nil {
+		return s, nil
+	}
+	var err error
+	if s.live, err = newLive(s); err != nil {
+		return nil, err
+	}
+	if c.Personality == PersonalityAegaeon {
+		s.aegaeon = newAegaeon(s)
+	}
+	if s.profiler != nil {
+		s.profiler.at, s.profiler.model = s.live.system.Wall().At, s.live.name
+	}
+	return s, nil
+}
 
 func listen(opts Options) (net.Listener, error) {
 	if opts.Listener != nil {
@@ -131,6 +157,9 @@ func (s *server) run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
 	fmt.Fprintf(s.opts.Log, "%s listening on http://%s models %s\n", Name, s.listener.Addr(), strings.Join(s.names(), ","))
+	if c := s.config.Personality; c != "" && c != PersonalityOpenAI {
+		s.line("INFO:     Application startup complete.")
+	}
 	if s.opts.Ready != nil {
 		s.opts.Ready(s.listener.Addr().String())
 	}
@@ -153,10 +182,42 @@ func (s *server) run(ctx context.Context) error {
 			s.http.Close() // a client that does not read holds up the rest
 		}
 	}
+	if s.profiler != nil {
+		if _, err := s.profiler.stop(); err != nil {
+			return errors.Join(serveErr, err)
+		}
+	}
 	if serveErr != nil {
 		return fmt.Errorf("serve: %w", serveErr)
 	}
 	return nil
+}
+
+// line writes a line to the engine's log.
+func (s *server) line(format string, args ...any) { fmt.Fprintf(s.opts.Log, format+"\n", args...) }
+
+// sharedWriter takes one write at a time.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (w *sharedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(b)
+}
+
+// tally is the account of a model.
+func (s *server) tally(model string) *tallies {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tallies[model]
+	if t == nil {
+		t = &tallies{}
+		s.tallies[model] = t
+	}
+	return t
 }
 
 func (s *server) names() []string {
@@ -182,22 +243,26 @@ func openaiRoutes(s *server, mux *http.ServeMux) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "engine": Name, "pid": os.Getpid()})
 	})
 	mux.HandleFunc("GET /metrics", s.writeMetrics)
-	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		data := make([]any, len(s.config.Models))
-		for i, m := range s.config.Models {
-			data[i] = s.describe(m)
-		}
-		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
-	})
-	mux.HandleFunc("GET /v1/models/{name...}", func(w http.ResponseWriter, r *http.Request) {
-		m, ok := s.models[r.PathValue("name")]
-		if !ok {
-			writeError(w, badRequest("model", "the model does not exist").withCode(http.StatusNotFound, "model_not_found"))
-			return
-		}
-		writeJSON(w, http.StatusOK, s.describe(m))
-	})
+	mux.HandleFunc("GET /v1/models", s.listModels)
+	mux.HandleFunc("GET /v1/models/{name...}", s.showModel)
 	s.generating(mux)
+}
+
+func (s *server) listModels(w http.ResponseWriter, _ *http.Request) {
+	data := make([]any, len(s.config.Models))
+	for i, m := range s.config.Models {
+		data[i] = s.describe(m)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
+}
+
+func (s *server) showModel(w http.ResponseWriter, r *http.Request) {
+	m, ok := s.models[r.PathValue("name")]
+	if !ok {
+		writeError(w, badRequest("model", "the model does not exist").withCode(http.StatusNotFound, "model_not_found"))
+		return
+	}
+	writeJSON(w, http.StatusOK, s.describe(m))
 }
 
 // generating are the endpoints that generate, in the form of the personality.

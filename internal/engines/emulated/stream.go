@@ -19,6 +19,11 @@ func (g *generation) streamed() error {
 	} else if err := g.flush.Flush(); err != nil { // the status goes out before the first token
 		return errClient
 	}
+	if g.req.echo {
+		if err := g.event(g.echoChunk(), 0, 0); err != nil {
+			return err
+		}
+	}
 	if err := g.tokens(); err != nil {
 		return err
 	}
@@ -55,14 +60,11 @@ func (g *generation) tokens() error {
 			return g.endStream(err)
 		}
 		text := g.out.text(from, to, wide)
-		a, c := g.envelope(g.object()), choice{}
-		if g.req.chat {
-			c.Delta = &delta{Content: &text}
-		} else {
-			c.Text = &text
+		if text == "" && g.out.visible >= 0 && to < n { // hidden behind a stop text
+			from = to
+			continue
 		}
-		a.Choices = []choice{c}
-		if err := g.event(a, to-from, to-1); err != nil {
+		if err := g.event(g.s.face.chunk(g, text, to == n), to-from, to-1); err != nil {
 			return err
 		}
 		from = to
@@ -71,6 +73,20 @@ func (g *generation) tokens() error {
 		return g.breakOff()
 	}
 	return nil
+}
+
+// chunk is an event with text.
+func (g *generation) chunk(text string, _ bool) any { return g.textChunk(text) }
+
+func (g *generation) textChunk(text string) answer {
+	a, c := g.envelope(g.object()), choice{}
+	if g.req.chat {
+		c.Delta = &delta{Content: &text}
+	} else {
+		c.Text = &text
+	}
+	a.Choices = []choice{c}
+	return a
 }
 
 func (g *generation) object() string {
@@ -89,6 +105,17 @@ func (g *generation) roleChunk() answer {
 	return a
 }
 
+// echoChunk repeats the prompt.
+func (g *generation) echoChunk() answer {
+	a, text := g.envelope(g.object()), g.req.promptText+" "
+	c := choice{Text: &text}
+	if g.req.returnIDs {
+		c.PromptTokenIDs = g.req.promptIDs
+	}
+	a.Choices = []choice{c}
+	return a
+}
+
 // lastChunk says why the answer ends and carries no text.
 func (g *generation) lastChunk() answer {
 	a, c := g.envelope(g.object()), choice{FinishReason: &g.out.finish}
@@ -97,7 +124,7 @@ func (g *generation) lastChunk() answer {
 	} else {
 		c.Text = new(string)
 	}
-	if g.req.returnIDs {
+	if g.req.returnIDs && g.s.config.Personality != PersonalityVLLM { // which has told them
 		c.TokenIDs = g.out.ids
 		if !g.req.chat {
 			c.PromptTokenIDs = g.req.promptIDs
@@ -108,7 +135,7 @@ func (g *generation) lastChunk() answer {
 }
 
 // event sends one event that carries tokens, the last of which is token last.
-func (g *generation) event(a answer, tokens, last int) error {
+func (g *generation) event(a any, tokens, last int) error {
 	b := append([]byte("data: "), encode(a)...)
 	return g.emit(append(b, "\n\n"...), tokens, g.out.due[last])
 }
@@ -116,7 +143,7 @@ func (g *generation) event(a answer, tokens, last int) error {
 // endStream tells the client of a request that the system gave up.
 func (g *generation) endStream(err error) error {
 	var failed *serving.Failed
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || g.s.face.endsBare {
 		return err
 	}
 	b := append([]byte("data: "), encode(map[string]any{"error": failure(failed)})...)

@@ -23,12 +23,15 @@ var defaultBatchSizes = []int{1, 2, 4, 8}
 // checkSystem is what the keys beside models cannot say for themselves.
 func (c Config) checkSystem() error {
 	if c.Serving == nil {
+		if c.Personality == PersonalityAegaeon {
+			return errors.New("serving: is missing: personality aegaeon is a system of workers")
+		}
 		for i, m := range c.Models {
 			if m.Base != "" || m.Undeployed {
 				return fmt.Errorf("models[%d]: base and undeployed mean nothing without serving: give the system that serves", i)
 			}
 		}
-	} else if _, err := c.system(); err != nil {
+	} else if _, err := c.System(); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
 	if c.Profile != nil {
@@ -84,8 +87,8 @@ func (c Config) bases() []serving.Alias {
 	return out
 }
 
-// system is the model of the serving system that Serving describes.
-func (c Config) system() (serving.Config, error) {
+// System is the model of the serving system that Serving describes.
+func (c Config) System() (serving.Config, error) {
 	set := c.Serving
 	s := serving.ConfigOf(set, set.Text("policy"), set.Int("workers"), set.Int("prefill_workers"))
 	s.TPOTTargetS = set.Duration("tpot").Seconds()
