@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"assay/internal/durable"
+	"assay/internal/engines"
 	"assay/internal/engines/emulated"
 )
 
@@ -19,14 +20,22 @@ const maxEmulateConfig = 8 << 20
 
 func emulateCommand() *command {
 	return &command{
-		name: "emulate", args: "--models A,B | --config FILE", summary: "serve the emulated engine until interrupted",
-		details: "A real HTTP server on loopback with an OpenAI-compatible API and made-up\nlatencies. Prints its URL once it listens. FILE is JSON: the keys of a service of\nengine \"emulated\" (`assay schema --describe`).",
-		example: "assay emulate --models alpha,beta --listen :8000",
+		name: "emulate", args: "--models A,B | --config FILE | --aegaeon-config FILE", summary: "serve the emulated engine until interrupted",
+		details: "A real HTTP server on loopback with made-up latencies. Prints its URL once it\nlistens. FILE of --config is JSON: the keys of a service of engine \"emulated\"\n(`assay schema --describe`). With --policy, requests contend for a simulated\nsystem of devices. --offline generates what --prompt asks for, prints what\nPyPTO's command line would, and ends.",
+		example: "assay emulate --models alpha,beta --personality aegaeon --policy aegaeon --workers 4",
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "models", Usage: "names `A,B` of models with the default latencies"},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with the whole configuration, as JSON"},
+			&cli.StringFlag{Name: "aegaeon-config", Usage: "Aegaeon's YAML `FILE`: its models, engines and policies"},
+			&cli.StringFlag{Name: "personality", Usage: "`NAME` of the server whose endpoints, checks and errors it has: openai, aegaeon, pypto or vllm"},
+			&cli.StringFlag{Name: "policy", Usage: "`NAME` of how requests are placed: serverlessllm, serverlessllm-plus or aegaeon; without it they do not contend"},
+			&cli.IntFlag{Name: "workers", Usage: "`NUMBER` of devices, with --policy (default: 16)"},
+			&cli.Float64Flag{Name: "time-scale", Usage: "`FACTOR` by which all is faster"},
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:0", Usage: "loopback `ADDRESS`; port 0 is any free one"},
 			&cli.StringFlag{Name: "emission-log", Usage: "append the true emission time of every chunk to `FILE`, as JSON lines"},
+			&cli.BoolFlag{Name: "offline", Usage: "generate what --prompt asks for, print PyPTO's lines, and end"},
+			&cli.StringSliceFlag{Name: "prompt", Usage: "`TEXT` to answer offline; may be given again"},
+			&cli.StringFlag{Name: "generate-config", Usage: "`JSON` object: max_new_tokens, stop, stream, ignore_eos, ... of --offline"},
 		},
 		run: runEmulate,
 	}
@@ -44,6 +53,12 @@ func runEmulate(c *call) error {
 	if err != nil {
 		return withCode(ExitUsage, err)
 	}
+	if c.Bool("offline") {
+		return emulateOffline(c, config)
+	}
+	if c.IsSet("prompt") || c.IsSet("generate-config") {
+		return withCode(ExitUsage, errors.New("--prompt and --generate-config are for --offline"))
+	}
 	listen := c.String("listen")
 	if strings.HasPrefix(listen, ":") {
 		listen = "127.0.0.1" + listen
@@ -60,38 +75,95 @@ func runEmulate(c *call) error {
 	return errors.Join(err, printed)
 }
 
+// emulateConfig is what the flags say: a file's keys, and those of other flags.
 func emulateConfig(c *call) (emulated.Config, error) {
-	file, models := c.String("config"), c.String("models")
-	switch {
-	case file != "" && models != "":
-		return emulated.Config{}, errors.New("--models and --config exclude each other")
-	case file != "":
-		return readEmulateConfig(file)
-	case models == "":
-		return emulated.Config{}, errors.New("nothing to serve: name models with --models A,B, or a file with --config FILE")
+	keys := map[string]any{}
+	given := 0
+	if file := c.String("config"); file != "" {
+		given++
+		var err error
+		if keys, err = readEmulateConfig(file); err != nil {
+			return emulated.Config{}, err
+		}
 	}
-	list := []any{}
-	for _, name := range strings.Split(models, ",") {
-		list = append(list, map[string]any{"name": strings.TrimSpace(name)})
+	if models := c.String("models"); models != "" {
+		given++
+		list := []any{}
+		for _, name := range strings.Split(models, ",") {
+			list = append(list, map[string]any{"name": strings.TrimSpace(name)})
+		}
+		keys["models"] = list
 	}
-	return emulated.FromMap(map[string]any{"models": list})
+	if file := c.String("aegaeon-config"); file != "" {
+		given++
+		keys["aegaeon_config"] = file
+	}
+	switch given {
+	case 0:
+		return emulated.Config{}, errors.New("nothing to serve: name models with --models A,B, or a file with --config FILE or --aegaeon-config FILE")
+	case 1:
+	default:
+		return emulated.Config{}, errors.New("--models, --config and --aegaeon-config exclude each other")
+	}
+	emulateFlags(c, keys)
+	config, err := engines.EmulatedConfig(keys)
+	if file := c.String("config"); file != "" && err != nil {
+		return config, fmt.Errorf("--config %s: %w", file, err)
+	}
+	return config, err
 }
 
-func readEmulateConfig(file string) (emulated.Config, error) {
+// emulateFlags puts what single flags say over what a file says.
+func emulateFlags(c *call, keys map[string]any) {
+	if c.IsSet("personality") {
+		keys["personality"] = c.String("personality")
+	}
+	if c.IsSet("time-scale") {
+		keys["time_scale"] = c.Float64("time-scale")
+	}
+	system, _ := keys["serving"].(map[string]any)
+	if system == nil {
+		system = map[string]any{}
+	}
+	if c.IsSet("policy") {
+		system["policy"] = c.String("policy")
+	}
+	if c.IsSet("workers") {
+		system["workers"] = c.Int("workers")
+	}
+	if len(system) > 0 {
+		keys["serving"] = system
+	}
+}
+
+func readEmulateConfig(file string) (map[string]any, error) {
 	f, err := durable.OpenRegular(file)
 	if err != nil {
-		return emulated.Config{}, fmt.Errorf("--config: %w", err)
+		return nil, fmt.Errorf("--config: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxEmulateConfig))
 	if err != nil {
-		return emulated.Config{}, fmt.Errorf("--config %s: %w", file, err)
+		return nil, fmt.Errorf("--config %s: %w", file, err)
 	}
-	config, err := emulated.ParseConfig(b)
+	keys, err := emulated.ParseKeys(b)
 	if err != nil {
-		return config, fmt.Errorf("--config %s: %w", file, err)
+		return nil, fmt.Errorf("--config %s: %w", file, err)
 	}
-	return config, nil
+	return keys, nil
+}
+
+// emulateOffline generates and prints.
+func emulateOffline(c *call, config emulated.Config) error {
+	if c.asJSON {
+		return withCode(ExitUsage, errors.New("--offline prints the lines of another program: it has no JSON form"))
+	}
+	o := emulated.Offline{Prompts: c.StringSlice("prompt"), GenerateConfig: c.String("generate-config")}
+	if err := o.Check(config); err != nil {
+		return withCode(ExitUsage, err)
+	}
+	*c.wrote = true
+	return emulated.Generate(c.ctx, config, o, c.stdout)
 }
 
 // announce prints where the engine listens: one line, in JSON too, since who
