@@ -100,15 +100,21 @@ func looksLikePath(ref string) bool {
 	return strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || ref == "." || ref == ".."
 }
 
-// pathPart cuts ":TAG" off, unless the whole is the name of something.
+// pathPart cuts ":TAG" or ":sha256:HEX" off, unless the whole is the name of something.
 func pathPart(ref string) string {
 	if _, err := os.Lstat(ref); err == nil {
 		return ref
 	}
-	if i := strings.LastIndexByte(ref, ':'); i > 0 && !strings.Contains(ref[i:], "/") {
-		return ref[:i]
+	i := strings.LastIndexByte(ref, ':')
+	if i <= 0 || strings.Contains(ref[i:], "/") {
+		return ref
 	}
-	return ref
+	if place, ok := strings.CutSuffix(ref[:i], ":sha256"); ok && place != "" {
+		if _, err := os.Lstat(ref[:i]); err != nil {
+			return place
+		}
+	}
+	return ref[:i]
 }
 
 // ResolvePath resolves a reference that is a path. It needs no store.

@@ -62,21 +62,24 @@ func TestResolve(t *testing.T) {
 	plainTar, dotTar := writeTar(t, s.Dir(), ""), writeTar(t, s.Dir(), "./")
 	t.Chdir(filepath.Dir(s.Dir()))
 	for ref, want := range map[string]schemas.Digest{
-		string(first):                   first,
-		first.Hex():                     first,
-		"sha256:" + first.Hex()[:6]:     first,
-		second.Hex()[:8]:                second,
-		"baseline":                      first,
-		"feed":                          second, // a tag, though it could be a prefix
-		"latest":                        second,
-		"latest:demo/sample":            second,
-		s.Dir():                         second,
-		"./store":                       second,
-		"store":                         second,
-		s.Dir() + ":baseline":           first,
-		plainTar:                        second,
-		plainTar + ":baseline":          first,
-		dotTar + ":" + first.Hex()[:12]: first,
+		string(first):                       first,
+		first.Hex():                         first,
+		"sha256:" + first.Hex()[:6]:         first,
+		second.Hex()[:8]:                    second,
+		"baseline":                          first,
+		"feed":                              second, // a tag, though it could be a prefix
+		"latest":                            second,
+		"latest:demo/sample":                second,
+		s.Dir():                             second,
+		"./store":                           second,
+		"store":                             second,
+		s.Dir() + ":baseline":               first,
+		"./store:" + string(first):          first,
+		"./store:sha256:" + first.Hex()[:8]: first,
+		plainTar + ":" + string(first):      first,
+		plainTar:                            second,
+		plainTar + ":baseline":              first,
+		dotTar + ":" + first.Hex()[:12]:     first,
 	} {
 		got, err := s.Resolve(ctx, ref)
 		if err != nil || got.Digest != want || got.Name != ref {
