@@ -39,6 +39,7 @@ type call struct {
 	quiet  bool
 	wrote  *bool // a JSON document is out
 	temps  *cleanup
+	bar    *byteBar // the last one, nil for none
 	opened *archive.Store
 }
 

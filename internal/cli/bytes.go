@@ -24,6 +24,7 @@ func (c *call) byteProgress() (show func(archive.Progress), done func()) {
 		return nil, func() {}
 	}
 	b := newByteBar(c.stderr, time.Now().Add(barDelay))
+	c.bar = b
 	return b.show, b.close
 }
 
@@ -107,6 +108,17 @@ func (b *byteBar) end() {
 		b.bar.Abort(true)
 		b.bar = nil
 	}
+}
+
+// say writes a line, above the bar if there is one.
+func (b *byteBar) say(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bar == nil {
+		fmt.Fprintln(b.out, text)
+		return
+	}
+	fmt.Fprintln(b.pool, text)
 }
 
 // drop takes the bar away.

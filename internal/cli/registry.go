@@ -72,7 +72,11 @@ func (c *call) remoteOptions(progress func(archive.Progress)) remote.Options {
 
 // tell says on stderr why a command waits.
 func (c *call) tell(text string) {
-	if !c.quiet {
+	switch {
+	case c.quiet:
+	case c.bar != nil:
+		c.bar.say(text)
+	default:
 		fmt.Fprintln(c.stderr, text)
 	}
 }
