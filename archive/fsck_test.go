@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"assay/internal/durable"
 	"assay/schemas"
 )
 
@@ -82,6 +83,16 @@ func TestFsck(t *testing.T) {
 		}, "records/warning", "", true},
 		{"an unreadable journal", func(t *testing.T, s *Store, _ schemas.Digest) {
 			write(t, filepath.Join(s.JournalDir(), "r9.jsonl"), "{}\n{torn\n{}\n")
+		}, "journal/error", "quarantine/info", false},
+		{"an empty journal", func(t *testing.T, s *Store, _ schemas.Digest) {
+			write(t, filepath.Join(s.JournalDir(), "r9.jsonl"), "")
+		}, "journal/warning", "quarantine/info", true},
+		{"a blank line in a journal", func(t *testing.T, s *Store, _ schemas.Digest) {
+			write(t, filepath.Join(s.JournalDir(), "r9.jsonl"), "{}\n\n{}\n")
+		}, "journal/error", "quarantine/info", false},
+		{"a changed line of a journal", func(t *testing.T, s *Store, _ schemas.Digest) {
+			text := string(durable.SumLine([]byte(`{"event":"start"}`))) + string(durable.SumLine([]byte(`{"event":"record"}`)))
+			write(t, filepath.Join(s.JournalDir(), "r9.jsonl"), strings.Replace(text, "record", "recore", 1))
 		}, "journal/error", "quarantine/info", false},
 		{"a torn journal", func(t *testing.T, s *Store, _ schemas.Digest) {
 			write(t, filepath.Join(s.JournalDir(), "r9.jsonl"), "{}\n{torn")

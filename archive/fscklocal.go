@@ -145,12 +145,23 @@ func (f *fsck) checkJournals() error {
 			return err
 		}
 		x := schemas.Finding{ID: "fsck.journal", Subject: "run " + run, File: f.rel(path)}
-		switch line := brokenLine(b); {
+		lines, err := durable.SummedLines(b, goesOn)
+		switch {
 		case sealed[run]:
 			x.Severity, x.Message, x.Remedy = schemas.SeverityInfo, "the run is sealed, its journal is still there", "the next run removes it"
-		case line > 0:
+		case err != nil:
 			f.journals = append(f.journals, path)
-			x.Severity, x.Line, x.Message = schemas.SeverityError, line, "a line in the middle of the journal cannot be read: the run cannot be resumed, and no other listed"
+			var line *durable.LineError
+			if errors.As(err, &line) {
+				x.Line = line.Line
+			}
+			x.Severity, x.Message = schemas.SeverityError, err.Error()+": the run cannot be resumed"
+			x.Remedy = fixable + " moves it to assay/quarantine, which gives the run up"
+		case len(lines) == 0 && f.held(path):
+			continue // its first line is about to be written
+		case len(lines) == 0:
+			f.journals = append(f.journals, path)
+			x.Severity, x.Message = schemas.SeverityWarning, "it has no whole line: its run died before it began, or the journal was emptied"
 			x.Remedy = fixable + " moves it to assay/quarantine, which gives the run up"
 		default:
 			f.checkNamed(b, x)
@@ -161,17 +172,24 @@ func (f *fsck) checkJournals() error {
 	return nil
 }
 
-// brokenLine is the number of the first line that is no JSON and not the last
-// one, which a crash may have torn; 0 for none.
-func brokenLine(b []byte) int {
-	for n := 1; len(b) > 0; n++ {
-		line, rest, whole := bytes.Cut(b, []byte("\n"))
-		if whole && !json.Valid(line) {
-			return n
-		}
-		b = rest
+// goesOn says that a line of a journal is the one with which a run goes on.
+func goesOn(line []byte) bool {
+	var ev struct {
+		Start *struct{} `json:"start"`
 	}
-	return 0
+	return json.Unmarshal(line, &ev) == nil && ev.Start != nil
+}
+
+// held says that a living process has locked a journal. It makes nothing.
+func (f *fsck) held(journal string) bool {
+	if _, err := os.Lstat(journal + ".lock"); err != nil {
+		return false
+	}
+	unlock, free, err := durable.TryLock(journal + ".lock")
+	if err == nil && free {
+		_ = unlock()
+	}
+	return err == nil && !free
 }
 
 // checkNamed looks for records and trees that a journal names.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +15,9 @@ import (
 	"assay/schemas"
 )
 
-// The journal of a run is one file of JSON lines, each made durable before the
-// run goes on. A line cut short by a crash is the last one and is ignored. The
+// The journal of a run is one file of JSON lines with checksums, each made durable
+// before the run goes on. A line cut short by a crash is the last one, or stands
+// before the line with which the run went on, and is ignored. The
 // process that writes a journal holds a kernel lock on it, which its death
 // releases: no lock is ever left to remove by hand.
 
@@ -85,7 +85,7 @@ func (j *journal) write(ev journalEvent) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := j.file.Append(append(b, '\n')); err != nil {
+	if err := j.file.AppendLine(durable.SumLine(b)); err != nil {
 		return &InfraError{"write journal", err}
 	}
 	if err := j.file.Sync(); err != nil {
@@ -116,21 +116,48 @@ func readJournal(path string) ([]journalEvent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
+	lines, err := durable.SummedLines(b, GoesOn)
 	var events []journalEvent
-	for len(b) > 0 {
-		line, rest, whole := bytes.Cut(b, []byte("\n"))
-		if !whole {
-			break // cut short by a crash
-		}
+	for i, line := range lines {
 		var ev journalEvent
-		if err := json.Unmarshal(line, &ev); err != nil {
-			return nil, fmt.Errorf("journal %s: line %d: %w; move the file away to give this run up", path, len(events)+1, err)
+		if bad := json.Unmarshal(line, &ev); bad != nil && err == nil {
+			err = fmt.Errorf("line %d: %w", i+1, bad)
 		}
 		events = append(events, ev)
-		b = rest
+	}
+	switch {
+	case err != nil:
+	case len(events) == 0:
+		err = errors.New("it has no whole line")
+	case events[0].Start == nil:
+		err = errors.New("it does not begin with the start of a run")
+	}
+	if err != nil {
+		return nil, &DamagedError{File: path, Err: err}
 	}
 	return events, nil
 }
+
+// GoesOn says that a line of a journal is the one with which a run goes on.
+func GoesOn(line []byte) bool {
+	var ev struct {
+		Start *struct{} `json:"start"`
+	}
+	return json.Unmarshal(line, &ev) == nil && ev.Start != nil
+}
+
+// DamagedError says that a journal cannot be read, so that its run cannot be gone
+// on with.
+type DamagedError struct {
+	File string
+	Err  error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("journal %s: %v: `assay fsck --repair` moves it to assay/quarantine, which gives its run up", e.File, e.Err)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Unsealed is a run that was interrupted before it was sealed.
 type Unsealed struct {
@@ -159,29 +186,95 @@ func holderLives(holder string) bool {
 // whether a run id is in the store's index: a crash between that and the end of
 // the journal leaves a journal of a run that is whole.
 func FindUnsealed(storeDir string, sealed func(runID string) bool) ([]Unsealed, error) {
+	found, _, err := ListUnsealed(storeDir, sealed)
+	return found, err
+}
+
+// ListUnsealed is FindUnsealed that also says which journals cannot be read; they
+// hide no others.
+func ListUnsealed(storeDir string, sealed func(runID string) bool) (found []Unsealed, damaged []*DamagedError, err error) {
 	list, err := os.ReadDir(journalDir(storeDir))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journals: %w", err)
+		return nil, nil, fmt.Errorf("journals: %w", err)
 	}
-	var found []Unsealed
 	for _, de := range list {
-		if !strings.HasSuffix(de.Name(), ".jsonl") {
+		id, ok := strings.CutSuffix(de.Name(), ".jsonl")
+		if !ok || durable.IsTemp(de.Name()) {
 			continue
 		}
-		events, err := readJournal(filepath.Join(journalDir(storeDir), de.Name()))
-		if err != nil {
-			return nil, err
+		path := filepath.Join(journalDir(storeDir), de.Name())
+		events, err := readJournal(path)
+		var bad *DamagedError
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue // sealed meanwhile
+		case errors.As(err, &bad) || errors.Is(err, durable.ErrNotRegular):
+			if bad == nil {
+				bad = &DamagedError{File: path, Err: err}
+			}
+			if !sealed(id) && !isLocked(path+".lock") { // else it is about to be written
+				damaged = append(damaged, bad)
+			}
+			continue
+		case err != nil:
+			return nil, nil, err
 		}
 		if u, ok := unsealedFrom(events); ok && !sealed(u.RunID) {
-			u.Running = u.alive() || isLocked(filepath.Join(journalDir(storeDir), de.Name()+".lock"))
+			u.Running = u.alive() || isLocked(path+".lock")
 			found = append(found, u)
 		}
 	}
 	sort.Slice(found, func(i, j int) bool { return found[i].StartedAt.After(found[j].StartedAt) })
-	return found, nil
+	return found, damaged, nil
+}
+
+// GiveUp forgets an interrupted run: its journal and its work folder go, and with
+// the journal all that keeps what it stored from being collected. A run is given up
+// only when the process that executed it is provably gone; what it started and left
+// is ended by sweep first.
+func GiveUp(storeDir string, u Unsealed, sweep func(token string) error) error {
+	refuse := func(format string, args ...any) error {
+		return &ResumeError{"run " + u.RunID + " cannot be given up: " + fmt.Sprintf(format, args...)}
+	}
+	path := filepath.Join(journalDir(storeDir), u.RunID+".jsonl")
+	if _, err := os.Lstat(path); err != nil {
+		return fmt.Errorf("give up run %s: %w", u.RunID, err)
+	}
+	j, err := openJournal(storeDir, u.RunID)
+	if err != nil {
+		return err
+	}
+	// The journal is locked now: nobody else goes on with the run.
+	for _, ev := range u.events {
+		switch holder := holderOf(ev); {
+		case holder == "" || holder == durable.Self() || durable.Dead(holder) || durable.SameKernel(holder) && !durable.SameNamespace(holder):
+		case durable.SameNamespace(holder):
+			err = refuse("process %d, which executes it, still lives", ev.Start.PID)
+		default:
+			err = refuse("process %d of another machine executed it, and nobody can tell from here whether it lives; if that machine is gone for good, move %s away", ev.Start.PID, path)
+		}
+	}
+	if err == nil {
+		err = sweepRun(path, sweep)
+	}
+	if err == nil {
+		err = removeAll(filepath.Join(storeDir, "assay", "work", u.RunID))
+	}
+	if err != nil {
+		return errors.Join(err, j.close())
+	}
+	return j.discard()
+}
+
+// holderOf names the process that a line says executes the run from there on.
+func holderOf(ev journalEvent) string {
+	if ev.Start == nil {
+		return ""
+	}
+	return ev.Start.Holder
 }
 
 // isLocked says whether a living process holds the lock. It makes nothing: a

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"assay/schemas"
 )
@@ -114,9 +115,14 @@ func (k *kept) dropDependants(plan schemas.Plan) {
 // PickUnsealed chooses the run that --resume means: the named one, or the newest
 // interrupted run of the same effective experiment.
 func PickUnsealed(storeDir, runID string, experiment schemas.Digest, sealed func(runID string) bool) (Unsealed, error) {
-	found, err := FindUnsealed(storeDir, sealed)
+	found, damaged, err := ListUnsealed(storeDir, sealed)
 	if err != nil {
 		return Unsealed{}, err
+	}
+	for _, d := range damaged {
+		if runID != "" && filepath.Base(d.File) == runID+".jsonl" {
+			return Unsealed{}, &ResumeError{d.Error()}
+		}
 	}
 	for _, u := range found {
 		switch {
