@@ -242,7 +242,7 @@ func TestAegaeonDeploy(t *testing.T) {
 		t.Error("a model that was undeployed everywhere is served")
 	}
 	step("undeploy", `{"model":"later"}`, 400)
-	out = step("deploy", `{"model":"new","model_path":"/models/llama2-13b","max_model_len":100}`, 200)
+	step("deploy", `{"model":"new","model_path":"/models/llama2-13b","max_model_len":100}`, 200)
 	if ask("new") != 200 {
 		t.Error("a new model is not served")
 	}
