@@ -108,20 +108,23 @@ func (d *diagnosis) store(dir string) {
 	}
 	runs, err := s.Runs(d.c.ctx)
 	if err != nil {
-		d.add("store", schemas.SeverityError, "store", "restore index.json from a copy of the store", "%v", err)
+		d.add("store", schemas.SeverityError, "store", "`assay fsck --repair` makes index.json anew", "%v", err)
 		return
 	}
 	d.add("store", schemas.SeverityPass, "store", "", "%s holds %d runs (format %d)", s.Dir(), len(runs), archive.FormatVersion)
-	open, err := interrupted(d.c.ctx, s)
+	open, damaged, err := interrupted(d.c.ctx, s)
 	if err != nil {
 		d.add("journals", schemas.SeverityError, "interrupted runs", "", "%v", err)
+	}
+	for _, w := range damaged {
+		d.add("journals", schemas.SeverityWarning, "interrupted runs", "`assay fsck` says more", "%s", w)
 	}
 	for _, u := range open {
 		if u.Running {
 			d.add("running", schemas.SeverityInfo, "interrupted runs", "", "run %s of %s goes on in another process", u.RunID, u.Experiment)
 			continue
 		}
-		d.add("interrupted", schemas.SeverityWarning, "interrupted runs", "`assay run FILE --resume="+u.RunID+"` goes on", "run %s of %s was interrupted", u.RunID, u.Experiment)
+		d.add("interrupted", schemas.SeverityWarning, "interrupted runs", "`assay run FILE --resume="+u.RunID+"` goes on, `assay rm "+u.RunID+"` gives it up", "run %s of %s was interrupted", u.RunID, u.Experiment)
 	}
 }
 

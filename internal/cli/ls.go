@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ type lsDoc struct {
 	Store       string            `json:"store"`
 	Runs        []archive.RunInfo `json:"runs"`
 	Interrupted []interruptedRun  `json:"interrupted"`
+	Warnings    []string          `json:"warnings,omitempty"` // journals that cannot be read
 }
 
 type interruptedRun struct {
@@ -34,7 +36,7 @@ func (u interruptedRun) state() string {
 func lsCommand() *command {
 	return &command{
 		name: "ls", summary: "list the runs of the store, oldest first",
-		details: "Runs that were interrupted stand after the sealed ones: `assay run FILE --resume`\ngoes on with them.",
+		details: "Runs that were interrupted stand after the sealed ones: `assay run FILE --resume`\ngoes on with them, and `assay rm RUN` gives one up.",
 		example: "assay ls --store /data/runs",
 		run:     runLs,
 	}
@@ -49,13 +51,16 @@ func runLs(c *call) error {
 	if doc.Runs, err = s.Runs(c.ctx); err != nil {
 		return err
 	}
-	open, err := interrupted(c.ctx, s)
+	open, damaged, err := interrupted(c.ctx, s)
 	if err != nil {
 		return err
 	}
-	doc.Interrupted = open
+	doc.Interrupted, doc.Warnings = open, damaged
 	if c.asJSON {
 		return c.printJSON(doc)
+	}
+	for _, w := range damaged {
+		fmt.Fprintf(c.stderr, "warning: %s\n", w)
 	}
 	if len(doc.Runs) == 0 && len(open) == 0 {
 		c.printf("no runs in %s\n", s.Dir())
@@ -72,20 +77,28 @@ func runLs(c *call) error {
 	return nil
 }
 
-func interrupted(ctx context.Context, s *archive.Store) ([]interruptedRun, error) {
+// interrupted lists the interrupted runs, and says which journals cannot be read.
+func interrupted(ctx context.Context, s *archive.Store) (list []interruptedRun, damaged []string, err error) {
 	sealed, err := sealedIn(ctx, s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found, err := pipeline.FindUnsealed(s.Dir(), sealed)
+	found, bad, err := pipeline.ListUnsealed(s.Dir(), sealed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	list := []interruptedRun{}
+	list = []interruptedRun{}
 	for _, u := range found {
-		list = append(list, interruptedRun{u.RunID, u.Experiment, u.Digest, u.StartedAt, u.Running})
+		list = append(list, interruptedOf(u))
 	}
-	return list, nil
+	for _, d := range bad {
+		damaged = append(damaged, d.Error())
+	}
+	return list, damaged, nil
+}
+
+func interruptedOf(u pipeline.Unsealed) interruptedRun {
+	return interruptedRun{u.RunID, u.Experiment, u.Digest, u.StartedAt, u.Running}
 }
 
 // sealedIn says of a run id whether the store's index has it.
