@@ -22,6 +22,7 @@ type graphs struct {
 	mu      sync.Mutex
 	err     error
 	binding map[string]string // base models by name of a model
+	saved   map[string]chan struct{}
 }
 
 func openGraphs(l *live) (*graphs, error) {
@@ -29,7 +30,7 @@ func openGraphs(l *live) (*graphs, error) {
 	if c == nil || c.Mode == graphsOff {
 		return nil, nil
 	}
-	g := &graphs{l: l, config: *c, binding: map[string]string{}}
+	g := &graphs{l: l, config: *c, binding: map[string]string{}, saved: map[string]chan struct{}{}}
 	for _, a := range l.s.config.bases() {
 		g.binding[a.Name] = a.Base
 	}
@@ -86,9 +87,18 @@ func (g *graphs) observe(e serving.Event) {
 	model := g.l.name(e.Model)
 	switch e.Kind {
 	case serving.EventReplay:
-		g.l.s.line("INFO %s rank 0: Foundry decode replay active", model)
+		saved := g.saved[model]
+		g.saving.Go(func() { // the log tells of what was captured first
+			if saved != nil {
+				<-saved
+			}
+			g.l.s.line("INFO %s rank 0: Foundry decode replay active", model)
+		})
 	case serving.EventCapture:
+		saved := make(chan struct{})
+		g.saved[model] = saved
 		g.saving.Go(func() {
+			defer close(saved)
 			n, err := foundry.Save(g.config.ArchiveDir, g.spec(model))
 			if err != nil {
 				g.mu.Lock()
