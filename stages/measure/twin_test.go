@@ -103,7 +103,7 @@ func twin(t *testing.T, policy string, scale float64) (view pipeline.ServiceView
 // asked for, a minute at the true pace, within 5 %; else a short one, held against a
 // simulation of the arrivals as they were taken in, since a busy machine is late.
 func TestTwin(t *testing.T) {
-	span, gap, scale, exhaustive := 2*time.Second, 100*time.Millisecond, 4.0, os.Getenv("ASSAY_EXHAUSTIVE") != ""
+	span, gap, scale, exhaustive := time.Second, 60*time.Millisecond, 4.0, os.Getenv("ASSAY_EXHAUSTIVE") != ""
 	if exhaustive {
 		span, gap, scale = time.Minute, 500*time.Millisecond, 1
 	}
