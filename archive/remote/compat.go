@@ -92,7 +92,7 @@ func (c *client) unwrap(ctx context.Context, doc document) ([]byte, *archive.Wra
 	}
 	config, err := c.fetchSmall(ctx, w.Config)
 	if err != nil && !said && corrupt(err) {
-		return nil, nil, fmt.Errorf("it is an image, %w, as far as can be seen: its config, which would tell, cannot be read: %s", ErrNotRun, clean(err.Error(), nil))
+		return nil, nil, fmt.Errorf("it is an image, %w, as far as can be seen: the registry does not have its config, or has it damaged", ErrNotRun)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("config of image %s: %w", doc.digest.Short(), err)

@@ -255,6 +255,7 @@ func (e *lostError) Unwrap() error { return e.err }
 var (
 	tokenText = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{6,}|\beyJ[A-Za-z0-9_-]{8,}[A-Za-z0-9._-]*`)
 	queryText = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
+	ansiText  = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
 	userText  = regexp.MustCompile(`(https?://)[^\s/"'@]+@`)
 )
 
@@ -266,6 +267,7 @@ func clean(text string, secret []string) string {
 			text = strings.ReplaceAll(text, s, "[hidden]")
 		}
 	}
+	text = ansiText.ReplaceAllString(text, "")
 	text = tokenText.ReplaceAllString(text, "[hidden]")
 	text = queryText.ReplaceAllString(text, "$1")
 	text = userText.ReplaceAllString(text, "$1")

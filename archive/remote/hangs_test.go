@@ -377,7 +377,7 @@ func TestHostileLists(t *testing.T) {
 		"too many attachments":     {api(func(r *http.Request) string { return "<" + r.URL.Path + `?n=1>; rel="next"` }, 3000), "more than 4096"},
 		"a next page elsewhere":    {api(func(*http.Request) string { return `<https://elsewhere.example/x>; rel="next"` }, 1), ""},
 		"a tag that is no index":   {tag(mediaManifest, `{"schemaVersion":2}`), "not an image index"},
-		"a tag with rubbish":       {tag(mediaIndex, `<html>`), "tag " + fallbackTag(subject)},
+		"a tag with rubbish":       {tag(mediaIndex, `<html>`), "does not look like a registry"},
 		"a tag of another version": {tag(mediaIndex, `{"schemaVersion":1}`), "schemaVersion 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -143,7 +143,7 @@ func TestHostilePulls(t *testing.T) {
 		corrupt bool
 	}{
 		"a flipped bit":        {blobBody(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), "a/b:t", string(last.Digest), true},
-		"a blob cut short":     {blobBody(func(b []byte) []byte { return b[:len(b)-1] }), "a/b:t", string(last.Digest), false}, // it may come yet: the registry is asked for the rest
+		"a blob cut short":     {blobBody(func(b []byte) []byte { return b[:len(b)-1] }), "a/b:t", last.Digest.Short(), false}, // it may come yet: the registry is asked for the rest
 		"a blob too long":      {blobBody(func(b []byte) []byte { return append(b, 0) }), "a/b:t", string(last.Digest), true},
 		"manifest over 4 MiB":  {manifestBody(func(b []byte) []byte { return append(b, bytes.Repeat([]byte(" "), 4<<20)...) }), "a/b:t", "limit of 4194304", false},
 		"another manifest":     {manifestBody(text(`"schemaVersion":2`, `"schemaVersion": 2`)), "a/b@" + string(run), "hashes to", true},

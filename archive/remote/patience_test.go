@@ -121,6 +121,8 @@ func TestFewBytesOfEachPiece(t *testing.T) {
 	if err == nil {
 		t.Error("no error")
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if pieces > attempts*blobAttempts {
 		t.Errorf("%d pieces were begun, want at most %d", pieces, attempts*blobAttempts)
 	}

@@ -179,6 +179,9 @@ func (p *pull) blob(ctx context.Context, b archive.BlobRef, w *archive.Wrapper) 
 	d := &download{c: p.c, blob: layer}
 	defer d.close()
 	if err := p.put(ctx, b, d); err != nil {
+		if d.failed != nil && errors.Is(err, d.failed) {
+			err = d.failed // it names the blob itself
+		}
 		return p.blame(err)
 	}
 	p.mu.Lock()
@@ -222,13 +225,14 @@ func (p *pull) put(ctx context.Context, b archive.BlobRef, d *download) error {
 // download is a blob as it comes in. When the connection breaks it goes on at
 // the byte where it broke; whether the pieces fit together the digest shows.
 type download struct {
-	c     *client
-	blob  archive.BlobRef
-	body  io.ReadCloser
-	at    int64 // bytes given to the reader
-	got   int64 // bytes that came
-	broke error // what ended the last answer too early
-	quiet bool  // whoever reads it counts
+	c      *client
+	blob   archive.BlobRef
+	body   io.ReadCloser
+	at     int64 // bytes given to the reader
+	got    int64 // bytes that came
+	broke  error // what ended the last answer too early
+	failed error // what its reader was told at the end
+	quiet  bool  // whoever reads it counts
 
 	patience patience
 }
@@ -254,6 +258,7 @@ func (r downloadReader) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if err := d.takeUp(r.ctx); err != nil {
+			d.failed = err
 			return 0, err
 		}
 		n, err := d.body.Read(b)
@@ -284,7 +289,7 @@ func (d *download) takeUp(ctx context.Context) error {
 		cause := clean(d.broke.Error(), nil)
 		op := "pull blob " + d.blob.Digest.Short() + ": registry " + d.c.repo.RegistryStr()
 		if !d.patience.fault(d.at, time.Now()) {
-			return fmt.Errorf("%s: it broke off after %d of %d bytes, %d times in a row without getting on by %d: %s", op, d.at, d.blob.Size, d.patience.faults, worthBytes, cause)
+			return fmt.Errorf("%s: it broke off after %d of %d bytes, %d times without getting on by %s: %s", op, d.at, d.blob.Size, d.patience.faults, schemas.Size(worthBytes), cause)
 		}
 		if err := d.c.wait(ctx, d.patience.pause(), fmt.Sprintf("%s: it broke off after %d of %d bytes (%s)", op, d.at, d.blob.Size, cause)); err != nil {
 			return err

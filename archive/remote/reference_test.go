@@ -84,7 +84,7 @@ func TestClean(t *testing.T) {
 		"token eyJhbGciOiJIUzI1NiJ9.e30.abc":      "token [hidden]",
 		"Get https://h/v2/?sig=0123&x=y: refused": "Get https://h/v2/ refused",
 		"at https://me:pw@h/x":                    "at https://h/x",
-		"two\nlines\x1b[31m":                      "two lines [31m",
+		"two\nlines\x1b[31m":                      "two lines",
 	} {
 		if got := clean(in, []string{"s3cr3t", ""}); got != want {
 			t.Errorf("%q is cleaned to %q, want %q", in, got, want)
