@@ -118,6 +118,7 @@ func TestTrustedCertificateStays(t *testing.T) {
 // TestMuteToTLS is a server that waits for the end of a line, which a greeting over
 // TLS need not have: it is spoken to in clear.
 func TestMuteToTLS(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
