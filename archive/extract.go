@@ -87,6 +87,9 @@ func writeFolder(ctx context.Context, dir string, sync bool, fill func(*durable.
 	if err := durable.MkdirAll(parent); err != nil {
 		return err
 	}
+	if sync {
+		sweepBeside(abs)
+	}
 	temp, err := durable.TempDir(parent)
 	if err != nil {
 		return err
@@ -116,6 +119,10 @@ func writeFolder(ctx context.Context, dir string, sync bool, fill func(*durable.
 	}
 	return durable.Rename(temp, abs)
 }
+
+// sweepBeside removes what an assay that died while it wrote to path left beside
+// it. What cannot be looked at stays.
+func sweepBeside(path string) { _ = durable.SweepTemps(filepath.Dir(path)) }
 
 // writeEntries writes checked entries: folders, files, and links last, so that
 // no file is ever written through one.

@@ -176,6 +176,7 @@ func (f *fsck) repairIndex() error {
 	if len(old) == 0 {
 		f.did("of the old index.json nothing is left: all its tags are lost")
 	}
+	f.report.Runs = len(runsOf(x))
 	tags, lost := salvageTags(&x, old)
 	if err := f.s.replaceIndex(x); err != nil {
 		return err

@@ -55,6 +55,7 @@ func (l *Layout) SaveTar(ctx context.Context, run schemas.Digest, tag, file stri
 	if err != nil {
 		return fail(err)
 	}
+	sweepBeside(file)
 	f, err := durable.Create(file)
 	if err != nil {
 		return fail(err)

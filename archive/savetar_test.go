@@ -116,3 +116,42 @@ func TestSaveTarRefusesDamage(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+// What an extraction or an export that was killed left beside its destination goes
+// with the next one there; what may be another's stays.
+func TestLeftoversBesideDestination(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t)
+	d := sealRun(t, s, "r1", "", tinyStages())
+	run, err := s.Run(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, foreign := otherToken(map[int]string{3: "4194304"}), otherToken(map[int]string{0: "00000000", 1: "00000000"})
+	for what, act := range map[string]func(dir string) error{
+		"extract": func(dir string) error { return run.Extract(ctx, filepath.Join(dir, "out")) },
+		"export":  func(dir string) error { _, err := s.SaveTar(ctx, d, "", filepath.Join(dir, "out.tar")); return err },
+	} {
+		dir := t.TempDir()
+		keep := []string{".tmp-" + foreign + "-1", ".tmp-mine", ".tmp-1-2", "tmp-" + dead + "-1"}
+		gone := []string{".tmp-" + dead + "-1", ".tmp-" + dead + "-x2"}
+		for _, name := range append(keep, gone...) {
+			if err := os.MkdirAll(filepath.Join(dir, name, "sub"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := act(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range keep {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for _, name := range gone {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				t.Errorf("%s left %s", what, name)
+			}
+		}
+	}
+}

@@ -233,7 +233,7 @@ func infrastructure(n schemas.Node, cause error) error {
 	if errors.As(cause, &infra) {
 		return infra
 	}
-	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS, syscall.EIO} {
 		if errors.Is(cause, errno) {
 			return &InfraError{"stage " + n.ID, cause}
 		}

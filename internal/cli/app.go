@@ -64,7 +64,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if code == ExitInterrupted {
 		err = ErrInterrupted // whatever the end of the context looked like on its way up
 	}
-	fmt.Fprintln(stderr, strings.TrimSpace("assay "+name)+": "+err.Error())
+	fmt.Fprintln(stderr, safeText(strings.TrimSpace("assay "+name)+": "+err.Error()))
 	if base.asJSON && !wrote {
 		if werr := base.printJSON(errorDocument(name, err, code)); werr != nil {
 			return ExitInfra
@@ -99,6 +99,8 @@ func dispatch(base call, args []string) (name string, err error) {
 	}
 	app := newApp(base, commands)
 	switch {
+	case line.help && base.asJSON:
+		return name, base.helpJSON(name, commands)
 	case line.help && line.command == nil:
 		return name, app.Run([]string{"assay", "--help"})
 	case line.help:

@@ -17,11 +17,15 @@ import (
 const barDelay = time.Second
 
 // byteProgress shows how far a long operation is, how fast it goes, and how long
-// the rest takes: a bar on a terminal once it has gone on for a second, nothing
-// elsewhere. done ends it.
+// the rest takes: a bar on a terminal once it has gone on for a second, elsewhere a
+// line now and then. done ends it.
 func (c *call) byteProgress() (show func(archive.Progress), done func()) {
-	if c.quiet || !isTerminal(c.stderr) {
+	if c.quiet {
 		return nil, func() {}
+	}
+	if !isTerminal(c.stderr) {
+		p := newPlainProgress(c.stderr, plainEvery)
+		return p.show, p.close
 	}
 	b := newByteBar(c.stderr, time.Now().Add(barDelay))
 	c.bar = b
@@ -40,6 +44,9 @@ func (c *call) showing() (ctx context.Context, done func()) {
 
 // storing is showing for a run, among whose bars that of the store appears.
 func (c *call) storing(shown progress) (ctx context.Context, done func()) {
+	if _, ok := shown.(*lines); ok {
+		return c.showing()
+	}
 	b, ok := shown.(*bars)
 	if !ok {
 		return c.ctx, func() {}
@@ -97,6 +104,9 @@ func (b *byteBar) begin(p archive.Progress) {
 		counts, unit, format = decor.CountersNoUnit("%d/%d"), 0, "%.0f/s"
 	}
 	ends := []decor.Decorator{counts, decor.Name("  "), decor.NewAverageSpeed(unit, format, b.began)}
+	if p.Phase == archive.PhaseSync { // it has no length: only time passes
+		ends = []decor.Decorator{decor.Any(func(decor.Statistics) string { return short(time.Since(b.began)).String() })}
+	}
 	if p.Total > 0 {
 		ends = append(ends, decor.Name("  "), decor.NewAverageETA(decor.ET_STYLE_GO, b.began, nil), decor.Name(" left"))
 	}

@@ -21,10 +21,10 @@ const maxPathsShown = 20
 // is and what to do, each on a line of its own.
 func findingText(f schemas.Finding, indent string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s%-8s %s: %s [%s]\n", indent, f.Severity, f.Subject, f.Message, f.ID)
+	fmt.Fprintf(&b, "%s%-8s %s: %s [%s]\n", indent, f.Severity, safeName(f.Subject), f.Message, f.ID)
 	more := indent + strings.Repeat(" ", 9)
 	if f.File != "" && f.Line > 0 {
-		fmt.Fprintf(&b, "%sat %s:%d:%d\n", more, f.File, f.Line, f.Column)
+		fmt.Fprintf(&b, "%sat %s:%d:%d\n", more, safeName(f.File), f.Line, f.Column)
 	}
 	if f.Blob != "" {
 		fmt.Fprintf(&b, "%sblob %s\n", more, f.Blob)
@@ -33,14 +33,14 @@ func findingText(f schemas.Finding, indent string) string {
 		fmt.Fprintf(&b, "%sstage %s\n", more, strings.TrimSuffix(f.Stage+" trial "+f.Trial, " trial "))
 	}
 	if f.Path != "" {
-		fmt.Fprintf(&b, "%spath %s\n", more, f.Path)
+		fmt.Fprintf(&b, "%spath %s\n", more, safeName(f.Path))
 	}
 	for i, p := range f.Paths {
 		if i == maxPathsShown {
 			fmt.Fprintf(&b, "%sand %d more paths\n", more, len(f.Paths)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%smay touch %s\n", more, p)
+		fmt.Fprintf(&b, "%smay touch %s\n", more, safeName(p))
 	}
 	if f.Remedy != "" {
 		fmt.Fprintf(&b, "%sdo: %s\n", more, f.Remedy)

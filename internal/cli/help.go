@@ -5,6 +5,26 @@ import (
 	"strings"
 )
 
+type helpDoc struct {
+	Command string `json:"command,omitempty"`
+	Help    string `json:"help"`
+}
+
+// helpJSON prints the help of a command, or of all, in one JSON document.
+func (c call) helpJSON(name string, commands []*command) error {
+	var text strings.Builder
+	one := c
+	one.stdout = &text
+	args := []string{"assay", "--help"}
+	if name != "" {
+		args = []string{"assay", name, "--help"}
+	}
+	if err := newApp(one, commands).Run(args); err != nil {
+		return err
+	}
+	return c.printJSON(helpDoc{name, text.String()})
+}
+
 // The templates are filled in here but for the flags, which the library renders;
 // braces of its template language do not occur in our texts.
 

@@ -4,16 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"assay/experiments"
 	"assay/schemas"
 )
 
 // printf writes a line of a result. Text and JSON exclude each other: with
-// --format json it writes nothing.
+// --format json it writes nothing. What a terminal would obey is escaped.
 func (c *call) printf(format string, args ...any) {
 	if !c.asJSON {
-		fmt.Fprintf(c.stdout, format, args...)
+		_, _ = io.WriteString(c.stdout, safeText(fmt.Sprintf(format, args...))) // a failed write is remembered by the writer
 	}
 }
 

@@ -38,8 +38,8 @@ func isTerminal(w io.Writer) bool {
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil && size.Col > 0 // bars do not fit into one without columns, as some CI systems give
 }
 
 type silent struct{}
@@ -70,7 +70,7 @@ func (l *lines) event(ev pipeline.Event) {
 		delete(l.told, ev.Node)
 	}
 	if s := eventLine(ev); s != "" {
-		fmt.Fprintln(l.w, s)
+		fmt.Fprintln(l.w, safeText(s))
 	}
 }
 
@@ -79,7 +79,7 @@ func (l *lines) far(ev pipeline.Event) {
 	if last, known := l.told[ev.Node]; known && now.Sub(last) < linesEvery {
 		return
 	} else if known && ev.Text != "" {
-		fmt.Fprintf(l.w, "%s: %s\n", ev.Node, ev.Text)
+		fmt.Fprintln(l.w, safeText(ev.Node+": "+ev.Text))
 	}
 	l.told[ev.Node] = now
 }
@@ -155,7 +155,7 @@ func (b *bars) event(ev pipeline.Event) {
 		}
 	case "finding":
 		if s := eventLine(ev); s != "" {
-			fmt.Fprintln(b.pool, s)
+			fmt.Fprintln(b.pool, safeText(s))
 		}
 	}
 }

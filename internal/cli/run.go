@@ -135,8 +135,7 @@ func pickResume(c *call, l *loaded, store *archive.Store) (*pipeline.Unsealed, e
 func runError(c *call, id string, err error) error {
 	var infra *pipeline.InfraError
 	if errors.As(err, &infra) {
-		file := c.Args().First()
-		return fmt.Errorf("%w; nothing was published, and what was done is kept: `assay run %s --resume` goes on", err, file)
+		return fmt.Errorf("%w; nothing was published, and what was done is kept: `assay run %s --resume=%s` goes on", err, sameRun(c), id)
 	}
 	return fmt.Errorf("run %s: %w", id, err)
 }
@@ -180,13 +179,20 @@ func nextText(c *call, doc runDoc) string {
 	store := flagText(c, "store")
 	fmt.Fprintf(&b, "  assay show %s%s\n  assay verify %s%s\n", ref, store, ref, store)
 	if file := c.Args().First(); file != "" {
-		same := shellWord(file) + flagText(c, "machine") + flagText(c, "source-run") + store
-		for _, set := range c.StringSlice("set") {
-			same += " --set " + shellWord(set)
-		}
+		same := sameRun(c)
 		fmt.Fprintf(&b, "  assay explain %s\n  assay run %s\n", same, same)
 	}
 	return b.String()
+}
+
+// sameRun is what to type after `assay run` for the same experiment in the same
+// store.
+func sameRun(c *call) string {
+	same := shellWord(c.Args().First()) + flagText(c, "machine") + flagText(c, "source-run") + flagText(c, "store")
+	for _, set := range c.StringSlice("set") {
+		same += " --set " + shellWord(set)
+	}
+	return same
 }
 
 // flagText repeats a flag as it was given, "" for one that was not.

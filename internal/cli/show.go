@@ -91,9 +91,9 @@ func writeFiles(w io.Writer, files []schemas.TreeEntry) error {
 	for _, e := range files {
 		switch e.Kind {
 		case schemas.EntryFile:
-			fmt.Fprintf(out, "%*d  %-*s  %s\n", size, e.Size, digest, e.Digest.Short(), e.Path)
+			fmt.Fprintf(out, "%*d  %-*s  %s\n", size, e.Size, digest, e.Digest.Short(), safeName(e.Path))
 		case schemas.EntrySymlink:
-			fmt.Fprintf(out, "%*s  %-*s  %s -> %s\n", size, "-", digest, "link", e.Path, e.Target)
+			fmt.Fprintf(out, "%*s  %-*s  %s -> %s\n", size, "-", digest, "link", safeName(e.Path), safeName(e.Target))
 		}
 	}
 	return out.Flush()

@@ -38,7 +38,7 @@ func (l listing) right(columns ...int) listing {
 func (l listing) row(cells ...string) {
 	row := make(table.Row, len(cells))
 	for i, c := range cells {
-		row[i] = c
+		row[i] = safeName(c)
 	}
 	l.w.AppendRow(row)
 }

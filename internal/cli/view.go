@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -127,6 +128,7 @@ func (c *call) exportRecords(run *archive.Run, as, out string) error {
 	if _, err := os.Lstat(out); err == nil {
 		return usagef("%s exists: name a file that does not exist yet", out)
 	}
+	_ = durable.SweepTemps(filepath.Dir(out)) // what an export that was killed left; what cannot be looked at stays
 	f, err := durable.Create(out)
 	if err != nil {
 		return err
