@@ -113,7 +113,7 @@ func (f *File) Clone(src *os.File, offset, length int64) (bool, error) {
 		return false, err
 	}
 	err := unix.IoctlFileCloneRange(int(f.f.Fd()), &unix.FileCloneRange{Src_fd: int64(src.Fd()), Src_offset: uint64(offset), Src_length: uint64(length)})
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EIO) {
 		f.failed = true
 		return false, &fs.PathError{Op: "clone", Path: f.temp, Err: err}
 	}
