@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,11 +93,14 @@ type result struct {
 	peakMiB   int64
 }
 
-// race lets the contenders take turns.
+// race lets the contenders take turns, in another order each round: a disk that
+// has just taken gigabytes is slower for whoever comes next.
 func race(rounds int, list []contender) (map[string]result, error) {
 	all := map[string][]result{}
+	order := rand.New(rand.NewPCG(4, 4))
 	for range rounds {
-		for _, c := range list {
+		for _, i := range order.Perm(len(list)) {
+			c := list[i]
 			if c.before != nil {
 				if err := c.before(); err != nil {
 					return nil, fmt.Errorf("%s: %w", c.name, err)
