@@ -180,13 +180,13 @@ func transportError(op, registry string, err error, secret []string) error {
 	if errors.As(err, &clear) {
 		by = elsewhere(clear.host, registry)
 	}
-	return &lostError{op: op, registry: registry, text: clean(lostText(err, by, secret), secret), err: err}
+	return &lostError{op: op, registry: registry, text: lostText(err, by, secret), err: err}
 }
 
 // lostText is what is wrong, and what to do about it. by is the host that did not
 // answer, "" for the registry.
 func lostText(err error, by string, secret []string) string {
-	text, certificate := err.Error(), badCertificate(err)
+	text := err.Error()
 	switch {
 	case errors.Is(err, errRefusedHTTP) && by != "":
 		return "it leads to http://" + by + ": plain HTTP to another machine is refused, also where a redirect or a token service leads; --plain-http allows it for the host of the reference only"
@@ -194,8 +194,6 @@ func lostText(err error, by string, secret []string) string {
 		return "it leads to https://" + by + ", which does not speak TLS"
 	case strings.Contains(text, noTLS), errors.Is(err, errRefusedHTTP):
 		return "it does not speak TLS: plain HTTP to another machine must be allowed with --plain-http"
-	case certificate != "":
-		text = certificate
 	}
 	if before, _, found := strings.Cut(text, "no token in bearer response"); found {
 		// What the token service answered instead may be a login of another sort.
@@ -204,7 +202,11 @@ func lostText(err error, by string, secret []string) string {
 	if by != "" {
 		text = "it leads to " + by + ": " + text
 	}
-	return clean(text, secret)
+	text = clean(text, secret)
+	if do := badCertificate(err); do != "" {
+		text += ": " + do
+	}
+	return text
 }
 
 // explain says what can be done about some answers.

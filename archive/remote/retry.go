@@ -81,8 +81,8 @@ func lost(ctx context.Context, err error) bool {
 	return true
 }
 
-// badCertificate says what is wrong with a certificate and what to do; "" for another
-// error.
+// badCertificate says what to do about a certificate that is not trusted; "" for
+// another error.
 func badCertificate(err error) string {
 	var (
 		verify  *tls.CertificateVerificationError
@@ -92,13 +92,13 @@ func badCertificate(err error) string {
 	)
 	switch {
 	case errors.As(err, &host):
-		return err.Error() + ": use a name that the certificate has"
+		return "use a name that the certificate has"
 	case errors.As(err, &unknown):
-		return err.Error() + ": add the certificate of its authority to those that this machine trusts, or name a file with it in SSL_CERT_FILE"
+		return "add the certificate of its authority to those that this machine trusts, or name a file with it in SSL_CERT_FILE"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return err.Error() + ": look at this machine's clock; whoever runs the registry must renew the certificate"
+		return "look at this machine's clock; whoever runs the registry must renew the certificate"
 	case errors.As(err, &invalid), errors.As(err, &verify):
-		return err.Error() + ": whoever runs the registry must replace the certificate"
+		return "whoever runs the registry must replace the certificate"
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -89,6 +91,22 @@ func TestCertificateOfThisMachine(t *testing.T) {
 	defer b.mu.Unlock()
 	if len(b.logins) > 0 || b.clear > 0 {
 		t.Errorf("%d requests in clear, logins %v", b.clear, b.logins)
+	}
+}
+
+// TestCertificateAdvice says what to do, however long the error is.
+func TestCertificateAdvice(t *testing.T) {
+	long := strings.Repeat("because of another reason ", 40)
+	for want, err := range map[string]error{
+		"SSL_CERT_FILE":              fmt.Errorf("%s: %w", long, x509.UnknownAuthorityError{}),
+		"use a name":                 fmt.Errorf("%s: %w", long, x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}),
+		"must renew the certificate": fmt.Errorf("%s: %w", long, x509.CertificateInvalidError{Reason: x509.Expired}),
+		"must replace":               fmt.Errorf("%s: %w", long, x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}),
+	} {
+		got := transportError("connect", "a:1", err, nil)
+		if !strings.Contains(got.Error(), want) || lost(context.Background(), got) {
+			t.Errorf("%v: %q does not say %q, or it is tried again", err, got, want)
+		}
 	}
 }
 
