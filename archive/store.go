@@ -73,7 +73,7 @@ func checkFormat(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: assay/format.json: %w: `assay run` makes one, or name another with --store", ErrNotStore, fs.ErrNotExist)
 	case errors.Is(err, durable.ErrNotRegular):
-		return fmt.Errorf("%w: %w: %s moves it to assay/quarantine", errFormat, err, fixable)
+		return fmt.Errorf("%w: %w: %w: %s moves it to assay/quarantine", ErrNotStore, errFormat, err, fixable)
 	case err != nil:
 		return err
 	}

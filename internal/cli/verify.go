@@ -46,7 +46,7 @@ func runVerify(c *call) error {
 	doc, code := verifyDoc{}, ExitOK
 	for _, name := range c.Args().Slice() {
 		ref, reached, err := c.resolveToVerify(name)
-		if err != nil && exitCode(err) == ExitInfra && !remote.IsReference(name) {
+		if err != nil && exitCode(err) == ExitInfra && !remote.IsReference(name) && c.opened != nil {
 			err = withCode(ExitUnverified, err) // what cannot be read cannot be verified
 		}
 		if err != nil {
