@@ -2,6 +2,7 @@
 
 GO        ?= go
 FUZZTIME  ?= 20s
+SMOKETIME ?= 8s
 SOAK      ?= 200
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -51,7 +52,7 @@ real: build ## a real engine and model, run and verified (installed into .real: 
 	GO=$(GO) bash .ci/real
 
 ci: lint test race ## what every change must pass
-	bash .ci/fuzz $(FUZZTIME)
+	bash .ci/fuzz $(SMOKETIME)
 	$(MAKE) build
 	bash .ci/e2e
 
