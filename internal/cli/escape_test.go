@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func TestNamesAreEscaped(t *testing.T) {
 // and not before.
 func TestPlainProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lockedBuffer
 		p := newPlainProgress(&out, plainEvery)
 		time.Sleep(5 * time.Second)
 		p.show(archive.Progress{Phase: archive.PhaseVerify, Done: 1 << 20, Total: 4 << 20})
@@ -68,6 +69,24 @@ func TestPlainProgress(t *testing.T) {
 			t.Errorf("early %q, in all %q, want %q", early, out.String(), want)
 		}
 	})
+}
+
+// lockedBuffer may be read while something else writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // Help keeps to the format that was asked for.
