@@ -61,13 +61,13 @@ func (w *watcher) run(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	var zero time.Time
+	var last context.Context
 	select {
-	case zero = <-w.zero:
-	case <-w.end:
-		return
+	case zero := <-w.zero:
+		last = w.loop(ctx, zero)
+	case last = <-w.end: // abandoned (nil), or ended before this goroutine ran again
 	}
-	if last := w.loop(ctx, zero); last != nil {
+	if last != nil {
 		w.ended = w.after(last)
 		w.note(w.ended)
 	}
