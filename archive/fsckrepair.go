@@ -173,11 +173,15 @@ func (f *fsck) repairIndex() error {
 	if err != nil {
 		return err
 	}
-	if len(old) == 0 {
-		f.did("of the old index.json nothing is left: all its tags are lost")
-	}
 	f.report.Runs = len(runsOf(x))
 	tags, lost := salvageTags(&x, old)
+	noted, gone := f.s.notedTags(&x)
+	tags, lost = tags+len(noted), union(lost, gone, noted)
+	if len(noted) > 0 {
+		f.did("took the tags %s from %s", quoteAll(noted), indexSumName)
+	} else if len(old) == 0 {
+		f.did("of the old index.json nothing is left: all its tags are lost")
+	}
 	if err := f.s.replaceIndex(x); err != nil {
 		return err
 	}

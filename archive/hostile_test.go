@@ -254,6 +254,7 @@ func TestExtractRefusesHostileMembers(t *testing.T) {
 	for name, evil := range map[string]tar.Header{
 		"hard link": {Name: "evil", Typeflag: tar.TypeLink, Linkname: "good"}, "symlink": {Name: "evil", Typeflag: tar.TypeSymlink, Linkname: "/etc"},
 		"device": {Name: "evil", Typeflag: tar.TypeChar}, "parent": {Name: "../evil"}, "absolute": {Name: "/tmp/evil"}, "extra": {Name: "evil"}, "doubled": {Name: "good"},
+		"folder": {Name: "evil/", Typeflag: tar.TypeDir}, "folder outside": {Name: "../evil/", Typeflag: tar.TypeDir},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)

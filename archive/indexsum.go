@@ -111,3 +111,36 @@ func (s *Store) indexChanged() (changed bool, tags []string, err error) {
 	}
 	return true, tags, nil
 }
+
+// notedTags gives runs of a rebuilt index the tags that the note names and that
+// nothing else has given away; gone are those whose runs are not listed.
+func (s *Store) notedTags(index *v1.IndexManifest) (noted, gone []string) {
+	raw, err := readLimited(s.path(indexSumName), maxIndexSum)
+	var note indexSum
+	if err != nil || json.Unmarshal(raw, &note) != nil {
+		return nil, nil
+	}
+	have := tagMap(*index)
+	for _, tag := range slices.Sorted(maps.Keys(note.Tags)) {
+		if _, given := have[tag]; given || CheckTag(tag) != nil {
+			continue
+		}
+		h, err := v1.NewHash(string(note.Tags[tag]))
+		if err == nil && isListed(*index, note.Tags[tag]) && setTag(index, tag, h) == nil {
+			noted = append(noted, tag)
+			continue
+		}
+		gone = append(gone, tag)
+	}
+	return noted, gone
+}
+
+func isListed(x v1.IndexManifest, run schemas.Digest) bool {
+	return slices.ContainsFunc(x.Manifests, func(d v1.Descriptor) bool { return d.ArtifactType == ArtifactType && digestOf(d) == run })
+}
+
+// union is a and b without what is in less, sorted.
+func union(a, b, less []string) []string {
+	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+	return slices.DeleteFunc(all, func(s string) bool { return slices.Contains(less, s) })
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -211,5 +212,35 @@ func TestRemovalCutShort(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// When nothing is left of index.json, the tags are taken from the note beside it.
+func TestTagsOfALostIndex(t *testing.T) {
+	ctx := context.Background()
+	for name, damage := range map[string]func(string) error{
+		"removed": os.Remove,
+		"empty":   func(p string) error { return os.WriteFile(p, nil, 0o644) },
+		"object":  func(p string) error { return os.WriteFile(p, []byte("{}"), 0o644) },
+		"folder":  func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o755)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			for i, tag := range []string{"a", "b"} {
+				if err := s.Tag(ctx, tag, sealRun(t, s, "r"+string(rune('0'+i)), "", smallStages())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := tagsOf(t, s)
+			if err := damage(s.path(indexName)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Fsck(ctx, FsckOptions{Repair: true}); err != nil {
+				t.Fatal(err)
+			}
+			if got := tagsOf(t, s); !maps.Equal(got, want) || len(got) != 2 {
+				t.Errorf("the tags are %v, want %v", got, want)
+			}
+		})
 	}
 }

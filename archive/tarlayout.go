@@ -26,7 +26,7 @@ func openTar(path string) (*tarSource, error) {
 	}
 	defer f.Close()
 	s := &tarSource{path: path, files: map[string]tarMember{}}
-	err = walkTar(f, func(h *tar.Header, _ io.Reader) error {
+	err = walkLayoutTar(f, func(h *tar.Header, _ io.Reader) error {
 		// The tar reader takes whole headers from the file and seeks over content,
 		// so the file's position is where this member's bytes begin.
 		at, err := f.Seek(0, io.SeekCurrent)

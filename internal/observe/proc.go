@@ -38,6 +38,9 @@ func ParseStat(b []byte) (ProcStat, error) {
 	if len(f) < 22 {
 		return ProcStat{}, fmt.Errorf("stat: %d fields after the name, want 22 or more", len(f))
 	}
+	if c := f[0]; len(c) != 1 || c[0]|0x20 < 'a' || c[0]|0x20 > 'z' {
+		return ProcStat{}, fmt.Errorf("stat: state %.40q, want a letter", c)
+	}
 	n := func(i int) (v int64) {
 		v, e := strconv.ParseInt(string(f[i]), 10, 64)
 		if e != nil && err == nil {
