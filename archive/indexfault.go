@@ -44,7 +44,7 @@ func (s *Store) corrected(x v1.IndexManifest) (v1.IndexManifest, []indexFault, e
 		x.MediaType = types.OCIImageIndex
 	}
 	x.Manifests = slices.Clone(x.Manifests)
-	lost := &lostRuns{s: s, x: x}
+	lost := &lostRuns{s: s}
 	for i, d := range x.Manifests {
 		want, err := s.describe(d)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -111,11 +111,10 @@ func descriptorDiff(have, want v1.Descriptor) (what []string) {
 }
 
 // lostRuns finds the manifest of a run whose descriptor names a blob that is not
-// there.
+// there. Another descriptor may list it, rightly: a run has one for each tag.
 type lostRuns struct {
 	s  *Store
-	x  v1.IndexManifest
-	by map[string][]v1.Descriptor // run id -> manifests that are not listed
+	by map[string][]v1.Descriptor // run id -> manifests
 }
 
 func (l *lostRuns) find(d v1.Descriptor) (v1.Descriptor, error) {
@@ -138,10 +137,6 @@ func (l *lostRuns) find(d v1.Descriptor) (v1.Descriptor, error) {
 
 func (l *lostRuns) read() error {
 	l.by = map[string][]v1.Descriptor{}
-	listed := map[v1.Hash]bool{}
-	for _, d := range l.x.Manifests {
-		listed[d.Digest] = true
-	}
 	removed, err := l.s.removals()
 	if err != nil {
 		return err
@@ -153,7 +148,7 @@ func (l *lostRuns) read() error {
 	for _, b := range blobs {
 		digest := b.digest
 		h, err := v1.NewHash(string(digest))
-		if _, gone := removed[digest]; err != nil || gone || listed[h] || l.s.sniff(digest) != kindManifest {
+		if _, gone := removed[digest]; err != nil || gone || l.s.sniff(digest) != kindManifest {
 			continue
 		}
 		if m, err := l.s.manifestOf(digest); err == nil && l.s.hasAll(m) {

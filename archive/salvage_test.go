@@ -244,3 +244,52 @@ func TestTagsOfALostIndex(t *testing.T) {
 		})
 	}
 }
+
+// A digest that is wrong in one of a run's descriptors is mended from its manifest.
+func TestDigestOfADescriptor(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t)
+	for i, tag := range []string{"a", "b"} {
+		if err := s.Tag(ctx, tag, sealRun(t, s, "r"+string(rune('0'+i)), "", smallStages())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := tagsOf(t, s)
+	whole, err := os.ReadFile(s.path(indexName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for rest := 0; ; count++ {
+		at := bytes.Index(whole[rest:], []byte(`"sha256:`))
+		if at < 0 {
+			break
+		}
+		rest += at + len(`"sha256:`)
+		for _, digit := range []int{0, 63} {
+			b := bytes.Clone(whole)
+			if b[rest+digit] == '0' {
+				b[rest+digit] = '1'
+			} else {
+				b[rest+digit] = '0'
+			}
+			if err := os.WriteFile(s.path(indexName), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Fsck(ctx, FsckOptions{Repair: true}); err != nil {
+				t.Fatal(err)
+			}
+			report, err := s.Fsck(ctx, FsckOptions{})
+			report.Findings = slices.DeleteFunc(report.Findings, func(f schemas.Finding) bool { return f.Severity == schemas.SeverityInfo })
+			if err != nil || len(report.Findings) > 0 || !maps.Equal(tagsOf(t, s), want) {
+				t.Errorf("digit %d of digest %d: %v, %+v; tags %v, want %v", digit, count, err, report.Findings, tagsOf(t, s), want)
+			}
+			if runs, err := s.Runs(ctx); err != nil || len(runs) != 2 {
+				t.Errorf("digit %d of digest %d: %d runs, %v", digit, count, len(runs), err)
+			}
+		}
+	}
+	if count < 2 {
+		t.Fatalf("%d digests in the index", count)
+	}
+}
