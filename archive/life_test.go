@@ -119,7 +119,7 @@ func (l *life) collect(rt *rapid.T) {
 }
 
 // loseIndex loses the index, or its beginning: the repair brings back every run
-// that was listed, none that was removed, and the tags that can be read.
+// that was listed, none that was removed, and the tags that can be read or are noted.
 func (l *life) loseIndex(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "collected before") {
 		l.collect(rt)
@@ -132,7 +132,10 @@ func (l *life) loseIndex(rt *rapid.T) {
 		err = os.WriteFile(l.s.path(indexName), b[1:], 0o600)
 	} else {
 		err = os.Remove(l.s.path(indexName))
-		l.tags = map[string]schemas.Digest{}
+		if rapid.Bool().Draw(rt, "note lost too") {
+			err = errors.Join(err, os.RemoveAll(l.s.path(indexSumName))) // an empty store has none
+			l.tags = map[string]schemas.Digest{}
+		}
 	}
 	if err != nil {
 		rt.Fatal(err)
