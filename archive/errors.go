@@ -25,7 +25,7 @@ func (e *CorruptError) Error() string {
 	}
 	if errors.Is(e.Err, fs.ErrNotExist) {
 		text := what + " is missing" + at
-		if do := toDo(e.Err); do != "" {
+		if do := remedyOf(e.Err); do != "" {
 			text += ": " + do
 		}
 		return text
@@ -33,8 +33,8 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s is corrupt%s: %v", what, at, e.Err)
 }
 
-// toDo is what an error knows to do about itself, "" for nothing.
-func toDo(err error) string {
+// remedyOf is what an error knows to do about itself, "" for nothing.
+func remedyOf(err error) string {
 	var known interface{ Remedy() string }
 	if errors.As(err, &known) {
 		return known.Remedy()

@@ -154,7 +154,7 @@ func appendDigest(b []byte, d schemas.Digest) []byte {
 
 // stored returns the blob in which content is known to lie, if it is there and
 // whole. It is freshened.
-func (c *caches) stored(s *Store, key []byte, _ bool) (b schemas.Blob, ok bool, err error) {
+func (c *caches) stored(s *Store, key []byte) (b schemas.Blob, ok bool, err error) {
 	v, ok := c.known.Get(key)
 	if !ok {
 		return b, false, nil

@@ -37,7 +37,7 @@ func (x *treePut) largeFiles(ctx context.Context, large []int) ([]schemas.Blob, 
 
 func (x *treePut) large(ctx context.Context, i int) ([]schemas.Blob, error) {
 	if sum, _, ok := x.known(i); ok {
-		if blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:]), false); ok || err != nil {
+		if blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:])); ok || err != nil {
 			x.progress.add(x.src.entries[i].Size)
 			return blobs, err
 		}
@@ -114,7 +114,7 @@ func (x *treePut) hashFirst(ctx context.Context, i int, f *os.File, began time.T
 	if x.rehash {
 		return nil, false, nil // the cache is not believed then
 	}
-	blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:]), true)
+	blobs, ok, err := x.storedParts(i, schemas.DigestFromSum(sum[:]))
 	if !ok || err != nil {
 		return nil, false, err
 	}
@@ -128,12 +128,12 @@ func partKey(file schemas.Digest, n int) []byte {
 }
 
 // storedParts fills in the parts of a file whose content is stored already.
-func (x *treePut) storedParts(i int, d schemas.Digest, read bool) ([]schemas.Blob, bool, error) {
+func (x *treePut) storedParts(i int, d schemas.Digest) ([]schemas.Blob, bool, error) {
 	e := &x.src.entries[i]
 	var blobs []schemas.Blob
 	var parts []schemas.Part
 	for n, left := 0, e.Size; left > 0; n, left = n+1, left-min(left, partLimit) {
-		b, ok, err := x.s.caches.stored(x.s, partKey(d, n), read)
+		b, ok, err := x.s.caches.stored(x.s, partKey(d, n))
 		if !ok || err != nil || contentSize(b) != min(left, partLimit) {
 			return nil, false, err
 		}

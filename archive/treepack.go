@@ -59,7 +59,7 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	flat := make([]bool, len(files))
 	if x.lookup(files, flat) {
 		order := flatLast(files, flat)
-		b, ok, err := x.s.caches.stored(x.s, x.packKey(order, flat), false)
+		b, ok, err := x.s.caches.stored(x.s, x.packKey(order, flat))
 		if ok || err != nil {
 			return b, errors.Join(err, x.packed(order, b, nil))
 		}
@@ -69,11 +69,12 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	if err := x.read(ctx, p, files, flat); err != nil {
 		return schemas.Blob{}, err
 	}
-	key := x.packKey(flatLast(files, flat), flat)
+	order := flatLast(files, flat)
+	key := x.packKey(order, flat)
 	var b schemas.Blob
 	ok, err := false, error(nil)
 	if !x.rehash { // the cache itself is not believed then
-		b, ok, err = x.s.caches.stored(x.s, key, true)
+		b, ok, err = x.s.caches.stored(x.s, key)
 	}
 	if err == nil && !ok {
 		if b, err = x.putImage(p); err == nil {
@@ -83,7 +84,7 @@ func (x *treePut) pack(ctx context.Context, files []int) (schemas.Blob, error) {
 	if err != nil {
 		return b, err
 	}
-	return b, x.packed(flatLast(files, flat), b, p.offsets())
+	return b, x.packed(order, b, p.offsets())
 }
 
 // flatLast is the order of files in a pack: those that look random come after

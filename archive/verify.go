@@ -175,7 +175,7 @@ func (v *verifier) fault(err error, f schemas.Finding) {
 	var pathErr *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if f.Remedy = toDo(err); f.Remedy == "" {
+		if f.Remedy = remedyOf(err); f.Remedy == "" {
 			f.Remedy = "the file is missing: restore it from another copy of the run"
 		}
 	case errors.Is(err, ErrUnreachable):
