@@ -87,6 +87,8 @@ type plusQueue struct {
 	dead   int          // batches that are empty and go at the next sort
 	count  int          // requests
 	places []int        // room for sort
+	moving []*request   // room for cut
+	keys   []int        // room for cut
 }
 
 // plusModel is a model's batches. All are full, but for the one that is open.

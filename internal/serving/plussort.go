@@ -34,8 +34,7 @@ func (q *plusQueue) cut(pm *plusModel) {
 	for first < len(pm.batches) && pm.batches[first].whole() {
 		first++
 	}
-	var reqs []*request
-	var keys []int
+	reqs, keys := q.moving[:0], q.keys[:0]
 	for _, b := range pm.batches[first:] {
 		for i, r := range b.reqs {
 			if r.gone {
@@ -45,6 +44,7 @@ func (q *plusQueue) cut(pm *plusModel) {
 			reqs, keys = append(reqs, r), append(keys, b.key+i)
 		}
 	}
+	q.moving, q.keys = reqs, keys
 	used := first
 	for ; len(reqs) > 0; used++ {
 		b, n := pm.batches[used], min(queueSlots, len(reqs))
@@ -65,6 +65,7 @@ func (q *plusQueue) cut(pm *plusModel) {
 	}
 	clear(pm.batches[used:])
 	pm.batches = pm.batches[:used]
+	clear(q.moving)
 }
 
 func (b *plusBatch) whole() bool {

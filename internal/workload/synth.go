@@ -2,12 +2,13 @@ package workload
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"sort"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -100,11 +101,26 @@ func Synth(s SynthSpec) (Workload, error) {
 		return Workload{}, fmt.Errorf("synth workload: no arrival of %d models at %v/s within %s: raise the rate or the duration, or change the seed",
 			s.Models, s.RatePerModel, s.Duration)
 	}
-	sort.SliceStable(w.Requests, func(i, j int) bool { return w.Requests[i].AtNs < w.Requests[j].AtNs })
+	w.Requests = byArrival(w.Requests)
 	for i := range w.Requests {
 		w.Requests[i].ID = strconv.Itoa(i)
 	}
 	return w, nil
+}
+
+// byArrival returns requests in order of arrival, equal ones as they were. Sorting
+// places is several times as fast as a stable sort of the requests.
+func byArrival(requests []Request) []Request {
+	order := make([]int, len(requests))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(requests[a].AtNs, requests[b].AtNs), a-b) })
+	out := make([]Request, len(requests))
+	for i, from := range order {
+		out[i] = requests[from]
+	}
+	return out
 }
 
 // lengths draws a prompt and an output that fit together under MaxTokens. Pairs
