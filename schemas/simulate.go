@@ -57,7 +57,10 @@ func systemFields() []Field {
 
 // servingFields are the keys of an emulated engine's system.
 func servingFields() []Field {
-	return append(systemFields(), Field{Name: "tpot", Type: TypeDuration, Default: "100ms", Doc: "time per output token that steers the quotas of aegaeon"})
+	return append(systemFields(),
+		Field{Name: "tpot", Type: TypeDuration, Default: "100ms", Doc: "time per output token that steers the quotas of aegaeon"},
+		Field{Name: "load_gb_per_s", Type: TypeFloat, Min: bound(0), Max: bound(1e6), Doc: "from storage into the host memory of a node, when a model is deployed; 0: at once; default: bandwidth_gb_per_s"},
+	)
 }
 
 func simulateKind() KindSpec {

@@ -73,6 +73,9 @@ type Config struct {
 	Placement string
 	// ModelCacheGB is the host memory of a node for weights; 0 holds all models.
 	ModelCacheGB float64
+	// LoadGBps fills a node's cache when a model is deployed while the system runs; 0
+	// takes no time.
+	LoadGBps float64
 	// Undeployed models are on no node until they are deployed.
 	Undeployed []int
 	// Graphs of decode steps, under PolicyAegaeon; nil for none.
@@ -147,6 +150,8 @@ func (c Config) checkNodes() error {
 		return fmt.Errorf("routing policy %q: want one of %s", c.Routing, strings.Join(RoutingPolicies, ", "))
 	case !slices.Contains(PlacementPolicies, c.Placement):
 		return fmt.Errorf("placement policy %q: want one of %s", c.Placement, strings.Join(PlacementPolicies, ", "))
+	case !(c.LoadGBps >= 0) || math.IsInf(c.LoadGBps, 0):
+		return fmt.Errorf("load of %v GB/s: want 0 or more", c.LoadGBps)
 	case !(c.ModelCacheGB >= 0) || math.IsInf(c.ModelCacheGB, 0):
 		return fmt.Errorf("model cache of %v GB: want 0 or more", c.ModelCacheGB)
 	}
@@ -159,7 +164,8 @@ type model struct {
 	name     string
 	loadMs   int64
 	loadS    float64
-	capacity int // tokens of KV
+	deployMs int64 // into the cache of a node
+	capacity int   // tokens of KV
 	fit      Fit
 	batch    float64 // the batch term, 0 for the actual one
 	bytes    int64   // of weights
@@ -193,6 +199,9 @@ func (c Config) model(i int, s Served) (*model, error) {
 		return nil, fmt.Errorf("model %s takes %v s to load: want a finite time", s.Name, m.loadS)
 	}
 	m.loadMs = int64(m.loadS * 1000)
+	if c.LoadGBps > 0 {
+		m.deployMs = toMs(s.Base.MemoryGB / c.LoadGBps)
+	}
 	if c.BatchTerm == BatchArtifact {
 		m.batch = -1
 	}

@@ -41,30 +41,62 @@ func (s *System) AddModel(served Served) (int, error) {
 }
 
 // Deploy places a model on these nodes, or, with none named, on as many as make the
-// number of its replicas at least replicas.
-func (s *System) Deploy(model int, nodes []int, replicas int) Deployment {
-	parts := []int64{s.models[model].bytes}
-	defer s.placed()
+// number of its replicas at least replicas. Its weights load for as long as
+// Config.LoadGBps makes them; done is called once the replicas are ready, which may
+// be before Deploy returns.
+func (s *System) Deploy(model int, nodes []int, replicas int, done func(Deployment)) {
+	m := s.models[model]
+	parts := []int64{m.bytes}
 	if len(nodes) == 0 {
-		return s.placer.Deploy(model, parts, replicas, s.load())
+		nodes = s.placer.Plan(model, parts, replicas, s.load())
 	}
-	d := Deployment{Failed: map[int]error{}, Evicted: map[int][]int{}}
+	d := &deploying{s: s, model: model, done: done, result: Deployment{Failed: map[int]error{}, Evicted: map[int][]int{}}}
 	for _, node := range nodes {
-		if s.placer.State(node, model) == ReplicaReady {
+		if state := s.placer.State(node, model); state == ReplicaReady || state == ReplicaLoading {
 			continue
 		}
 		s.placer.Begin(node, model)
-		evicted, err := s.placer.Finish(node, model, parts, s.load())
+		evicted, err := s.placer.Reserve(node, model, parts, s.load())
 		if len(evicted) > 0 {
-			d.Evicted[node] = evicted
+			d.result.Evicted[node] = evicted
 		}
 		if err != nil {
-			d.Failed[node] = err
+			d.result.Failed[node] = err
+			continue
 		}
+		d.nodes = append(d.nodes, node)
 	}
-	d.Ready = s.placer.Ready(model)
-	return d
+	s.placed()
+	if len(d.nodes) == 0 || m.deployMs == 0 {
+		d.fire()
+		return
+	}
+	s.events.push(s.nowMs+m.deployMs, d)
 }
+
+// deploying is a deployment whose weights are on their way into the caches of its
+// nodes, all at the same pace.
+type deploying struct {
+	s      *System
+	model  int
+	nodes  []int
+	result Deployment
+	done   func(Deployment)
+	state  status
+}
+
+func (d *deploying) fire() {
+	for _, node := range d.nodes {
+		d.s.placer.Complete(node, d.model)
+	}
+	d.s.placed()
+	d.result.Ready = d.s.placer.Ready(d.model)
+	d.done(d.result)
+}
+
+func (d *deploying) hasWork() bool   { return false }
+func (d *deploying) lost(*request)   {}
+func (d *deploying) status() *status { return &d.state }
 
 // Undeploy removes a model from a node; false when it has requests there, so that
 // it takes no new ones and the call is to be made again.

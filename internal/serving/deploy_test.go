@@ -51,10 +51,14 @@ func TestDeployWhileRunning(t *testing.T) {
 			if err != nil || third != 2 {
 				t.Fatal(third, err)
 			}
-			if d := s.Deploy(third, nil, 2); len(d.Ready) != 2 || d.Partial() {
+			deploy := func(model int, nodes []int, replicas int) (d Deployment) {
+				s.Deploy(model, nodes, replicas, func(got Deployment) { d = got })
+				return d
+			}
+			if d := deploy(third, nil, 2); len(d.Ready) != 2 || d.Partial() {
 				t.Errorf("%+v", d)
 			}
-			if d := s.Deploy(1, []int{1}, 1); !slices.Equal(d.Ready, []int{1}) {
+			if d := deploy(1, []int{1}, 1); !slices.Equal(d.Ready, []int{1}) {
 				t.Errorf("%+v", d)
 			}
 			serve(1, third, 1)
@@ -80,6 +84,43 @@ func TestDeployWhileRunning(t *testing.T) {
 				t.Errorf("%+v, %v of the KV", states, s.KVUsage())
 			}
 		})
+	}
+}
+
+// TestDeployTakesTime: a replica loads for as long as its weights take, its room is
+// held meanwhile, and it takes no request before it is ready.
+func TestDeployTakesTime(t *testing.T) {
+	in := Input{Models: []Alias{{"a", "qwen2.5-7b"}, {"late", "yi-9b"}}}
+	cfg := h100(t, in, Config{Workers: 4, PrefillWorkers: 2, Nodes: 2, Policy: PolicyAegaeon, Undeployed: []int{1}, LoadGBps: 2})
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sink = func(Outcome) error { return nil }
+	var ready []int
+	free := s.Nodes()[0].CacheFree
+	s.Deploy(1, []int{0, 1}, 1, func(d Deployment) { ready = d.Ready })
+	for node := range 2 {
+		if state, _ := s.Replica(node, 1); state != ReplicaLoading || ready != nil {
+			t.Errorf("node %d is %s, ready %v", node, state, ready)
+		}
+	}
+	if held := free - s.Nodes()[0].CacheFree; held != s.models[1].bytes {
+		t.Errorf("%d bytes held while it loads", held)
+	}
+	if s.Undeploy(1, 0) {
+		t.Error("a replica that loads is gone")
+	}
+	if r, err := s.arrive(Request{Model: 1, InputTokens: 1, OutputTokens: 1}); err != nil || !r.done {
+		t.Errorf("a request for a model that loads: %v", err)
+	}
+	finishAll(s)
+	if want := int64(cfg.Models[1].Base.MemoryGB / 2 * 1000); s.nowMs != want || !slices.Equal(ready, []int{0, 1}) {
+		t.Errorf("ready on %v after %d ms, want %d", ready, s.nowMs, want)
+	}
+	s.Deploy(1, []int{0}, 1, func(d Deployment) { ready = d.Ready })
+	if _, more := s.nextMs(); more || len(ready) != 2 {
+		t.Error("a replica that is ready loads again")
 	}
 }
 

@@ -146,6 +146,18 @@ func (l *Live) Do(f func(*System)) error {
 	}
 }
 
+// DoNow is Do once everything that is due has been handled, so that what f begins
+// begins now.
+func (l *Live) DoNow(f func(*System)) error {
+	return l.Do(func(s *System) {
+		s.nowMs = l.catchUp(min(l.wall.Ms(time.Now()), maxMs))
+		f(s)
+	})
+}
+
+// Stopped is closed when the system serves no more.
+func (l *Live) Stopped() <-chan struct{} { return l.stopped }
+
 func (l *Live) fire() {
 	l.system.fire()
 	l.firedMs = l.system.nowMs

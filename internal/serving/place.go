@@ -163,13 +163,21 @@ func (p *Placer) Begin(node, model int) {
 	p.set(node, model, ReplicaLoading)
 }
 
-// Finish carries a deployment out: it evicts what it must and holds the weights. The
-// error, which the table keeps, says why the replica failed; what was evicted by
-// then is gone all the same.
+// Finish carries a deployment out at once. The error, which the table keeps, says
+// why the replica failed; what was evicted by then is gone all the same.
 func (p *Placer) Finish(node, model int, parts []int64, l Load) (evicted []int, err error) {
+	if evicted, err = p.Reserve(node, model, parts, l); err == nil {
+		p.Complete(node, model)
+	}
+	return evicted, err
+}
+
+// Reserve evicts what a deployment must and holds the room of its weights. Until
+// Complete the replica loads.
+func (p *Placer) Reserve(node, model int, parts []int64, l Load) (evicted []int, err error) {
 	cache := p.nodes[node]
 	if !cache.Has(model) {
-		models, _, ok := cache.Evictions(parts, func(m int) bool { return l.InUse(node, m) })
+		models, _, ok := cache.Evictions(parts, func(m int) bool { return l.InUse(node, m) || p.State(node, m) == ReplicaLoading })
 		if !ok {
 			err = fmt.Errorf("model %d does not fit into the cache of node %d: %d bytes free, and too few models without requests to evict", model, node, cache.Free())
 		}
@@ -189,12 +197,15 @@ func (p *Placer) Finish(node, model int, parts []int64, l Load) (evicted []int, 
 		p.failed[node][model] = err
 		p.total.Failures++
 		p.byNode[node].Failures++
-		return evicted, err
 	}
+	return evicted, err
+}
+
+// Complete makes a replica that loads ready.
+func (p *Placer) Complete(node, model int) {
 	p.set(node, model, ReplicaReady)
 	p.total.Successes++
 	p.byNode[node].Successes++
-	return evicted, nil
 }
 
 // Deployment is what came of one call: some targets may fail where others do not.

@@ -16,7 +16,11 @@ import (
 // aegaeonState is what Aegaeon's API server knows beside the serving system: which
 // models are registered, and how much each was asked of.
 type aegaeonState struct {
-	s      *server
+	s *server
+	// placing is held while models are deployed or undeployed, for as long as that
+	// takes; mu is held for moments.
+	placing sync.Mutex
+
 	mu     sync.Mutex
 	order  []string // of registered models
 	models map[string]*registered

@@ -271,6 +271,49 @@ func TestAegaeonDeploy(t *testing.T) {
 	}
 }
 
+// TestAegaeonDeployLoads: while a model is deployed the snapshot tells that it loads,
+// other models are served, and the answer comes when it is ready.
+func TestAegaeonDeployLoads(t *testing.T) {
+	// 15 GB at 0.25 GB/s, 200 times as fast: 0.3 s.
+	e := serve(t, aegaeonConfig(t, `,"serving":{"policy":"aegaeon","workers":2,"prefill_workers":1,"load_gb_per_s":0.25}`))
+	answered := make(chan int, 1)
+	began := time.Now()
+	go func() {
+		resp, err := e.client.Post(e.url+"/v1/models/deploy", "application/json", strings.NewReader(`{"model":"later"}`))
+		if err != nil {
+			answered <- 0
+			return
+		}
+		resp.Body.Close()
+		answered <- resp.StatusCode
+	}()
+	loading := false
+	for status := -1; status < 0; {
+		_, run := e.get(t, "/v1/aegaeon/runtime")
+		if later := at(t, run, "model_placements", "later").(map[string]any); len(later) > 0 && at(t, later, "node_0", "state") == "LOADING" {
+			if !loading {
+				if got, _ := e.send(t, "/v1/completions", `{"model":"b","prompt":"x","max_tokens":2}`); got != 200 {
+					t.Errorf("another model meanwhile: %d", got)
+				}
+			}
+			loading = true
+		}
+		select {
+		case status = <-answered:
+			if status != 200 {
+				t.Errorf("status %d", status)
+			}
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if took := time.Since(began); !loading || took < 250*time.Millisecond {
+		t.Errorf("loading seen: %v, after %s", loading, took)
+	}
+	if got, _ := e.send(t, "/v1/completions", `{"model":"later","prompt":"x","max_tokens":2}`); got != 200 {
+		t.Errorf("it is ready but answers %d", got)
+	}
+}
+
 func TestAegaeonDeployWithoutRoom(t *testing.T) {
 	e := serve(t, aegaeonConfig(t, `,"serving":{"policy":"aegaeon","workers":2,"prefill_workers":1,"model_cache_gb":10}`))
 	status, out := e.send(t, "/v1/models/deploy", `{"model":"later"}`)

@@ -61,8 +61,9 @@ func (a *aegaeonState) deploy(w http.ResponseWriter, in map[string]any) *apiErro
 	if refused != nil {
 		return refused
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	// One call at a time changes what is where. Requests are answered meanwhile.
+	a.placing.Lock()
+	defer a.placing.Unlock()
 	m, again, refused := a.target(in)
 	if refused != nil {
 		return refused
@@ -71,20 +72,25 @@ func (a *aegaeonState) deploy(w http.ResponseWriter, in map[string]any) *apiErro
 	if n, ok := in["replica_count"].(float64); ok {
 		replicas = int(n)
 	}
-	var d serving.Deployment
 	var busy []int
-	if err := a.s.live.system.Do(func(sys *serving.System) {
+	done := make(chan serving.Deployment, 1)
+	if err := a.s.live.system.DoNow(func(sys *serving.System) {
 		if again {
 			var free []int
 			if free, busy = removeAll(sys, m.index); len(nodes) == 0 {
 				nodes = free
 			}
 		}
-		d = sys.Deploy(m.index, nodes, min(replicas, a.s.config.nodes()))
+		sys.Deploy(m.index, nodes, min(replicas, a.s.config.nodes()), func(d serving.Deployment) { done <- d })
 	}); err != nil {
 		return errNotReady
 	}
-	return a.deployed(w, m, d, busy)
+	select {
+	case d := <-done:
+		return a.deployed(w, m, d, busy)
+	case <-a.s.live.system.Stopped():
+		return errNotReady
+	}
 }
 
 // target is the model that a body asks for. Again says that it must be deployed
@@ -92,7 +98,10 @@ func (a *aegaeonState) deploy(w http.ResponseWriter, in map[string]any) *apiErro
 func (a *aegaeonState) target(in map[string]any) (m *registered, again bool, refused *apiError) {
 	name := in["model"].(string)
 	where, _ := in["model_path"].(string)
-	m = a.models[name]
+	if known, ok := a.find(name); ok {
+		m = &known
+	}
+	registered := m != nil
 	if m == nil {
 		m, refused = a.fresh(name, where)
 		if refused != nil {
@@ -106,7 +115,7 @@ func (a *aegaeonState) target(in map[string]any) (m *registered, again bool, ref
 		next.path = where
 	}
 	if n, ok := in["max_model_len"].(float64); ok && int(n) != m.MaxModelLen {
-		next.MaxModelLen, again = int(n), a.models[name] != nil
+		next.MaxModelLen, again = int(n), registered
 	}
 	if parser, ok := in["tool_parser"].(string); ok {
 		next.toolParser = parser
@@ -174,7 +183,9 @@ func (a *aegaeonState) deployed(w http.ResponseWriter, m *registered, d serving.
 		}
 		return &apiError{status: http.StatusInsufficientStorage, Type: "insufficient_storage", Message: "no replica is ready: " + why.Error()}
 	}
+	a.mu.Lock()
 	a.register(m)
+	a.mu.Unlock()
 	writeJSON(w, http.StatusOK, map[string]any{"status": status(failed), "model": m.Name, "ready_nodes": nodeNames(d.Ready), "failed": failed, "results": append(results, failed...)})
 	return nil
 }
@@ -191,10 +202,10 @@ func (a *aegaeonState) undeploy(w http.ResponseWriter, in map[string]any) *apiEr
 	if refused != nil {
 		return refused
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m := a.models[in["model"].(string)]
-	if m == nil {
+	a.placing.Lock()
+	defer a.placing.Unlock()
+	m, ok := a.find(in["model"].(string))
+	if !ok {
 		return badRequest("model", fmt.Sprintf("model %q is not deployed", in["model"]))
 	}
 	var remaining []int
@@ -218,7 +229,9 @@ func (a *aegaeonState) undeploy(w http.ResponseWriter, in map[string]any) *apiEr
 		return errNotReady
 	}
 	if len(remaining) == 0 {
+		a.mu.Lock()
 		a.unregister(m.Name)
+		a.mu.Unlock()
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"status": status(failed), "model": m.Name, "remaining_nodes": nodeNames(remaining), "failed": failed, "results": append(results, failed...)})
 	return nil

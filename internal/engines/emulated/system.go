@@ -92,6 +92,9 @@ func (c Config) System() (serving.Config, error) {
 	set := c.Serving
 	s := serving.ConfigOf(set, set.Text("policy"), set.Int("workers"), set.Int("prefill_workers"))
 	s.TPOTTargetS = set.Duration("tpot").Seconds()
+	if s.LoadGBps = s.BandwidthGBps; set.Has("load_gb_per_s") {
+		s.LoadGBps = set.Float("load_gb_per_s")
+	}
 	var err error
 	if s.Device, err = serving.DeviceOf(set, set.Text("device")); err != nil {
 		return s, err
