@@ -27,12 +27,17 @@ type Asking struct {
 	MinTokens bool
 	// Tokenize is nil for a service that cannot be asked.
 	Tokenize *Tokenize
+	// Key is sent with every question.
+	Key APIKey
 }
 
 // AskingOf reads a service's keys.
 func AskingOf(config map[string]any) Asking {
 	set := Settings(config)
 	a := Asking{TextPrompts: set.Text("prompts") == "text", MinTokens: set.Text("hold") == "min_tokens"}
+	if set.Has(FieldAPIKey) {
+		a.Key, _ = NewAPIKey(set.Text(FieldAPIKey)) // one that cannot be sent was refused before
+	}
 	if t := set.Table("tokenize"); t != nil {
 		a.Tokenize = &Tokenize{Style: t.Text("style"), Path: t.Text("path")}
 		if a.Tokenize.Path == "" {

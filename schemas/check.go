@@ -231,6 +231,9 @@ func wrongType(f Field, v any, at, want string) []Violation {
 // checkSingle checks everything that is one value in the file.
 func checkSingle(f Field, v any, at string, written bool) []Violation {
 	s, isString := v.(string)
+	if written && f.Type == TypeSecret {
+		return checkSecret(f, s, at)
+	}
 	if written && isString && holdsReference(s) {
 		return nil
 	}
@@ -275,8 +278,17 @@ func checkSingle(f Field, v any, at string, written bool) []Violation {
 
 var (
 	unitExample = map[FieldType]string{TypeDuration: `"10s" or "100ms"`, TypeSize: `"64MiB" or "4GB"`}
-	stringName  = map[FieldType]string{TypeString: "string", TypePath: "path (a string)", TypeURL: "URL (a string)"}
+	stringName  = map[FieldType]string{TypeString: "string", TypePath: "path (a string)", TypeURL: "URL (a string)", TypeSecret: "secret (a string)"}
 )
+
+// checkSecret takes a reference alone. What stands there instead may be the secret
+// itself, and is not repeated.
+func checkSecret(f Field, s, at string) []Violation {
+	if segments, err := ParseTemplate(s); err == nil && len(segments) == 1 && segments[0].Ref != nil && segments[0].Ref.Namespace == RefSecret {
+		return nil
+	}
+	return []Violation{{Path: at, Message: f.Name + ": want ${secret.NAME}, and nothing beside it; the machine file says under [secrets] where NAME comes from"}}
+}
 
 func checkUnits(t FieldType, s string) error {
 	var err error

@@ -14,6 +14,7 @@ const (
 	TypePath       FieldType = "path" // relative to the file it stands in; enters a key as its content's digest
 	TypeURL        FieldType = "url"
 	TypePort       FieldType = "port"
+	TypeSecret     FieldType = "secret"      // ${secret.NAME} and nothing else
 	TypeScalar     FieldType = "scalar"      // string, integer, float or boolean
 	TypeStringList FieldType = "string-list" //
 	TypeScalarList FieldType = "scalar-list"

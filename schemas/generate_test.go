@@ -200,7 +200,7 @@ func paramSchema() object {
 
 func fieldSchema(f Field, refs bool) object {
 	s := bareSchema(f, refs)
-	if refs && s["type"] != "object" && s["type"] != "array" && !(f.Type == TypeString && len(f.Enum) == 0) && f.Type != TypePath && f.Type != TypeScalar {
+	if refs && s["type"] != "object" && s["type"] != "array" && !(f.Type == TypeString && len(f.Enum) == 0) && f.Type != TypeSecret && f.Type != TypePath && f.Type != TypeScalar {
 		s = object{"anyOf": []any{s, object{"type": "string", "pattern": `\$\{`}}}
 	}
 	s["description"] = f.Doc
@@ -233,6 +233,8 @@ func bareSchema(f Field, refs bool) object {
 		return object{"type": "string", "minLength": 1}
 	case TypeURL:
 		return object{"type": "string", "pattern": "^https?://"}
+	case TypeSecret:
+		return object{"type": "string", "pattern": `^\$\{secret\.[A-Za-z0-9_-]+\}$`}
 	case TypePort:
 		return object{"type": []string{"integer", "string"}, "minimum": 1, "maximum": 65535, "pattern": "^[0-9]+$"}
 	case TypeScalar:

@@ -147,7 +147,7 @@ func Engines() []EngineSpec {
 		{Name: "stop_signal", Type: TypeString, Default: "TERM", Enum: []string{"TERM", "INT", "QUIT"}, Unkeyed: true, Doc: "signal that asks it to stop"},
 		{Name: "stop_grace", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
 	}
-	start = append(start, askingFields()...)
+	start = append(append(start, apiKeyField()), askingFields()...)
 	attachOrStart := [][]string{{"command", "url"}}
 	return []EngineSpec{
 		{Name: "emulated", Doc: "the built-in engine: real HTTP, made-up latencies", OneOf: [][]string{{"models", "aegaeon_config"}}, Fields: []Field{
@@ -196,6 +196,7 @@ func Engines() []EngineSpec {
 			{Name: "ready_timeout", Type: TypeDuration, Default: "30s", Unkeyed: true, Doc: "limit of start-up"},
 			{Name: "stop_grace", Type: TypeDuration, Default: "10s", Unkeyed: true, Doc: "time it has to stop before it is killed"},
 			{Name: "port", Type: TypePort, Unkeyed: true, Doc: "fixed port; default: a free one is chosen on loopback"},
+			apiKeyField(),
 		}},
 		{Name: "openai", Doc: "any OpenAI-compatible server", Fields: start, OneOf: attachOrStart},
 		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: start, OneOf: attachOrStart},

@@ -171,6 +171,7 @@ func writeEmulatedConfig(l Launch) (string, error) {
 	for _, f := range schemas.ServiceFields() { // not the engine's concern
 		delete(keys, f.Name)
 	}
+	delete(keys, schemas.FieldAPIKey) // nor is it for a file
 	c, err := EmulatedConfig(keys)
 	if err != nil {
 		return "", err
