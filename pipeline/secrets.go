@@ -30,6 +30,9 @@ func (r *runner) secretValues() []string {
 	var list []string
 	for _, value := range r.seenSecrets {
 		list = append(list, value)
+		if bare := strings.TrimSpace(value); bare != value && bare != "" {
+			list = append(list, bare)
+		}
 	}
 	return list
 }

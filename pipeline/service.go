@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/durable"
@@ -88,7 +89,7 @@ func (l *loop) startUnit(u *unitState) {
 			Unit: u.plan.ID, Service: u.plan.Service, Engine: u.plan.Engine, Attempt: u.attempt, StartedAt: started, Models: []string{}}}
 		if err != nil {
 			res.cause = err
-			res.service.Status, res.service.Error, res.service.EndedAt = "failed_to_start", err.Error(), l.Now()
+			res.service.Status, res.service.Error, res.service.EndedAt = "failed_to_start", l.hideSecrets(err.Error()), l.Now()
 			res.err = l.storeLogs(u, &res.service)
 			res.ended = true
 		} else {
@@ -124,6 +125,12 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	config, err := res.fields(ctx, engineFields(def.Engine), def.Config)
 	if err != nil {
 		return nil, err
+	}
+	if key, ok := config[schemas.FieldAPIKey].(string); ok {
+		if _, err := schemas.NewAPIKey(key); err != nil {
+			return nil, fmt.Errorf("%s: %w", schemas.FieldAPIKey, err)
+		}
+		config[schemas.FieldAPIKey] = strings.TrimSpace(key)
 	}
 	if err := made.fill(ctx); err != nil {
 		return nil, err
@@ -177,7 +184,7 @@ func (l *loop) endUnit(u *unitState) result {
 	defer cancel()
 	end := u.live.Stop(ctx)
 	rec := u.record
-	rec.Status, rec.Error, rec.ExitCode, rec.Argv, rec.ReadyMs, rec.EndedAt = end.Status, end.Error, end.ExitCode, end.Argv, end.ReadyMs, l.Now()
+	rec.Status, rec.Error, rec.ExitCode, rec.Argv, rec.ReadyMs, rec.EndedAt = end.Status, l.hideSecrets(end.Error), end.ExitCode, end.Argv, end.ReadyMs, l.Now()
 	rec.Attached = end.Status == "detached"
 	res := result{unit: u.plan.ID, ended: true, service: rec}
 	res.err = l.storeLogs(u, &res.service)

@@ -64,7 +64,7 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	if out.Refused != nil {
 		findings = union(findings, out.Refused.Findings)
 	}
-	return printFindings(c, findings, allowUnknown)
+	return printFindings(c, union(findings, l.keyFindings()), allowUnknown)
 }
 
 func printFindings(c *call, findings []schemas.Finding, allowUnknown []string) error {

@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +44,7 @@ func probeCommand() *command {
 			&cli.StringFlag{Name: "prompt-file", Usage: "`FILE` with a prompt a line; .jsonl with prompt or text, and .json of conversations, too"},
 			&cli.IntFlag{Name: "max-tokens", Value: defaultProbeTokens, Usage: "most `N` tokens of an answer"},
 			&cli.StringFlag{Name: "api", Value: "chat", Usage: "`NAME` of the endpoint: chat or completions"},
-			&cli.StringFlag{Name: "api-key-env", Usage: "send the API key that the environment variable `NAME` holds"},
+			apiKeyFlag(),
 			&cli.StringFlag{Name: "timeout", Value: "10m", Usage: "`TIME` limit of one request"},
 			&cli.StringFlag{Name: "out", Value: "probes", Usage: "`DIR` below which this result gets its folder"},
 		},
@@ -203,28 +200,13 @@ func (c *call) probePrompts(o *probing.Options) error {
 	return nil
 }
 
-// variableName is what may stand for a key. What does not look like one may be the
-// key itself, and is not repeated.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func (c *call) probeKey(o *probing.Options) error {
-	name := c.String("api-key-env")
-	if name == "" {
-		return nil
+	key, value, err := c.apiKey()
+	if err == nil && key.Given() {
+		o.Headers = key.Header()
+		o.Hide = redact.New(map[string]string{value: "***"}).String
 	}
-	if !variableName.MatchString(name) {
-		return errors.New("--api-key-env: want the name of an environment variable, not the key: a command line can be read by everybody")
-	}
-	key, known := os.LookupEnv(name)
-	if !known {
-		return errors.New("--api-key-env: there is no environment variable of that name")
-	}
-	if key = strings.TrimSpace(key); key == "" {
-		return fmt.Errorf("--api-key-env: the variable %s is empty", name)
-	}
-	o.Headers = http.Header{"Authorization": {"Bearer " + key}}
-	o.Hide = redact.New(map[string]string{key: "***"}).String
-	return nil
+	return err
 }
 
 // probeModels settles which models are asked: those named, those of the

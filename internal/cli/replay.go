@@ -36,6 +36,7 @@ func replayCommand() *command {
 			&cli.StringFlag{Name: "prompts", Usage: "what the service takes as the prompt of a completion: `ids` (the default) or text"},
 			&cli.StringFlag{Name: "tokenize", Usage: "how it counts tokens, for exact lengths of text: `STYLE` vllm, llama.cpp, llama-cpp-python or usage"},
 			&cli.StringFlag{Name: "hold", Usage: "what holds it to an output length: `FIELD` ignore_eos (the default) or min_tokens"},
+			apiKeyFlag(),
 			&cli.StringFlag{Name: "tag", Usage: "name the run `TAG`"},
 		},
 		run: runReplay,
@@ -56,12 +57,18 @@ func runReplay(c *call) error {
 			return err
 		}
 	}
+	if _, err := c.apiKeyVariable(); err != nil {
+		return withCode(ExitUsage, err)
+	}
 	l, err := replayExperiment(c)
 	if err != nil {
 		return err
 	}
 	return execute(c, l)
 }
+
+// replayKey is the secret that stands for the service's API key.
+const replayKey = "api-key"
 
 // replayReady is how long a service that is said to be up may take to answer.
 const replayReady = "10s"
@@ -98,6 +105,9 @@ func replayExperiment(c *call) (*loaded, error) {
 	if c.IsSet("tokenize") {
 		service["tokenize"] = map[string]any{"style": c.String("tokenize")}
 	}
+	if c.IsSet("api-key-env") {
+		service[schemas.FieldAPIKey] = "${secret." + replayKey + "}"
+	}
 	doc, err := json.Marshal(map[string]any{
 		"schema": schemas.ExperimentV1, "name": "replay", "title": "Replay of " + filepath.Base(csv),
 		"params":  map[string]any{"workload": map[string]any{"path": filepath.Base(csv)}},
@@ -116,6 +126,9 @@ func replayExperiment(c *call) (*loaded, error) {
 		return nil, withCode(ExitUsage, err)
 	}
 	exp.Source = nil // it was not made from a file
+	if c.IsSet("api-key-env") {
+		exp.Machine.Secrets = map[string]string{replayKey: "env:" + c.String("api-key-env")}
+	}
 	return planned(exp)
 }
 

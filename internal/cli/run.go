@@ -65,6 +65,9 @@ func runRun(c *call) error {
 
 // execute runs a planned experiment and prints what came out.
 func execute(c *call, l *loaded) (err error) {
+	if missing := l.missingKeys(); missing != nil {
+		return printRefusal(c, &pipeline.RefusedError{Findings: missing})
+	}
 	store, err := archive.OpenOrCreate(c.storeDir())
 	if err != nil {
 		return storeError(err)

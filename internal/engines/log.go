@@ -149,8 +149,10 @@ func (l *serviceLog) hide(s string) string {
 
 // hideError is err with secrets cut out of its message. Only an error that holds
 // none keeps what it wraps.
-func (l *serviceLog) hideError(err error) error {
-	if msg := l.hide(err.Error()); msg != err.Error() {
+func (l *serviceLog) hideError(err error) error { return hideError(l.hide, err) }
+
+func hideError(hide func(string) string, err error) error {
+	if msg := hide(err.Error()); msg != err.Error() {
 		return errors.New(msg)
 	}
 	return err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"assay/internal/engines/emulated"
+	"assay/internal/redact"
+	"assay/schemas"
 )
 
 const (
@@ -19,12 +21,30 @@ const (
 	maxModelCount = 100_000
 )
 
+// prober is what asks the service of l at base about itself.
+func (l Launch) prober(base string) *prober {
+	p := newProber(base)
+	p.headers, p.hide = schemas.AskingOf(l.Config).Key.Header(), l.hide
+	return p
+}
+
+// hide cuts secrets out of a message.
+func (l Launch) hide(text string) string {
+	marks := map[string]string{}
+	for _, s := range l.Secrets {
+		marks[s] = redacted
+	}
+	return redact.New(marks).String(text)
+}
+
 // prober asks a service about itself. It has connections of its own, uses no
 // proxy, and follows no redirect: the service that was named has to answer.
 type prober struct {
 	base    string
 	client  *http.Client
 	headers http.Header // added to what is sent
+	// hide cuts secrets out of what a service says; nil for none.
+	hide func(string) string
 }
 
 func newProber(base string) *prober {
@@ -54,7 +74,7 @@ func (p *prober) open(ctx context.Context, path string) (*http.Response, error) 
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		return nil, &statusError{path: path, status: resp.StatusCode}
+		return nil, &statusError{path: path, status: resp.StatusCode, keyed: p.headers != nil}
 	}
 	return resp, nil
 }
@@ -88,9 +108,24 @@ func (p *prober) get(ctx context.Context, path string) (body []byte, server stri
 type statusError struct {
 	path   string
 	status int
+	keyed  bool // the question had a key
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("GET %s: status %d", e.path, e.status) }
+// denied says that the service wants to know who asks.
+func (e *statusError) denied() bool {
+	return e.status == http.StatusUnauthorized || e.status == http.StatusForbidden
+}
+
+func (e *statusError) Error() string {
+	text := fmt.Sprintf("GET %s: status %d", e.path, e.status)
+	switch {
+	case e.denied() && e.keyed:
+		text += ": it does not take the API key"
+	case e.denied():
+		text += ": it wants an API key"
+	}
+	return text
+}
 
 // models lists the names of the models, sorted, and says whether the service is
 // an emulated one.
@@ -116,6 +151,9 @@ func (p *prober) models(ctx context.Context) (names []string, isEmulated bool, e
 	for _, m := range list.Data {
 		if m.ID == "" {
 			return nil, isEmulated, fmt.Errorf("GET %s: a model without id", path)
+		}
+		if p.hide != nil && p.hide(m.ID) != m.ID { // names are archived, and cannot be edited
+			return nil, isEmulated, fmt.Errorf("GET %s: the name of a model holds a secret", path)
 		}
 		names = append(names, m.ID)
 		isEmulated = isEmulated || m.OwnedBy == emulated.Name

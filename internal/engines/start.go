@@ -56,11 +56,12 @@ func Start(ctx context.Context, l Launch) (*Instance, error) {
 
 // attach waits until the service at s.URL is ready.
 func attach(ctx context.Context, l Launch, s settings) (*Instance, error) {
-	i := &Instance{URL: s.URL, name: l.name(), settings: s, prober: newProber(s.URL), done: make(chan struct{})}
+	i := &Instance{URL: s.URL, name: l.name(), settings: s, prober: l.prober(s.URL), done: make(chan struct{})}
 	err := i.await(ctx, l.Engine)
 	i.prober.client.CloseIdleConnections()
 	if err != nil {
-		return nil, fmt.Errorf("%s: attach to %s: %w", l.name(), s.URL, err)
+		// What a server answers may stand in an error, and hold what it was sent.
+		return nil, hideError(l.hide, fmt.Errorf("%s: attach to %s: %w", l.name(), s.URL, err))
 	}
 	return i, nil
 }
@@ -88,7 +89,7 @@ func startOnce(ctx context.Context, l Launch, s settings) (*Instance, error) {
 		return nil, log.hideError(errors.Join(err, log.close()))
 	}
 	base := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	i := &Instance{URL: base, name: l.name(), settings: s, prober: newProber(base), process: process, log: log, done: make(chan struct{})}
+	i := &Instance{URL: base, name: l.name(), settings: s, prober: l.prober(base), process: process, log: log, done: make(chan struct{})}
 	go func() {
 		<-process.Done()
 		i.logErr = log.close()
@@ -209,6 +210,9 @@ func (i *Instance) await(ctx context.Context, engine string) error {
 		err := i.probe(ctx, engine)
 		if err == nil {
 			return i.describe(ctx, engine)
+		}
+		if denied := (*statusError)(nil); errors.As(err, &denied) && denied.denied() {
+			return fmt.Errorf("is up, but %w", err) // it will not answer otherwise however long it is asked
 		}
 		if last == nil || ctx.Err() == nil {
 			last = err

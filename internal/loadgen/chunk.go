@@ -14,7 +14,7 @@ type document struct {
 	Object         string          `json:"object"`
 	Message        string          `json:"message"`
 	Choices        []choice        `json:"choices"`
-	Usage          *usage          `json:"usage"`
+	Usage          *toldUsage      `json:"usage"`
 	PromptTokenIDs []int           `json:"prompt_token_ids"`
 }
 
@@ -88,7 +88,7 @@ func parseEvent(ev Event) (piece, error) {
 	}
 	var doc document
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return piece{}, fmt.Errorf("an event is not the expected JSON: %w", err)
+		return piece{}, fmt.Errorf("an event is not the expected JSON: %w", plainJSON(err))
 	}
 	if len(doc.Error) > 0 && string(doc.Error) != "null" {
 		return piece{errText: errorText(doc.Error)}, nil
@@ -100,12 +100,11 @@ func parseEvent(ev Event) (piece, error) {
 }
 
 func (d *document) piece() (piece, error) {
-	p := piece{usage: d.Usage, promptIDs: d.PromptTokenIDs, choices: len(d.Choices)}
+	p := piece{promptIDs: d.PromptTokenIDs, choices: len(d.Choices)}
 	if d.Usage != nil {
-		for _, n := range []*int{d.Usage.PromptTokens, d.Usage.CompletionTokens} {
-			if n != nil && (*n < 0 || *n > maxTokens) {
-				return piece{}, fmt.Errorf("a token count in usage is %d", *n)
-			}
+		var err error
+		if p.usage, err = d.Usage.read(); err != nil {
+			return piece{}, err
 		}
 	}
 	if len(d.Choices) == 0 {

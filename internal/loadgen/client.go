@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"assay/internal/redact"
 )
 
 // Defaults of Options.
@@ -108,7 +110,7 @@ type Client struct {
 	opts     Options
 	base     string // without a trailing slash
 	extra    []byte
-	hide     []string // header values that must not reach a text
+	hide     *redact.Secrets // header values that must not reach a text
 	http     *http.Transport
 	inFlight atomic.Int64
 
@@ -141,12 +143,16 @@ func New(opts Options) (*Client, error) {
 		return nil, fmt.Errorf("load client: api %q: want %q or %q", opts.API, APICompletions, APIChat)
 	}
 	c.defaults()
+	marks := map[string]string{}
 	for name, values := range opts.Headers {
 		if slices.Contains([]string{"Content-Length", "Host", "Transfer-Encoding", "Connection"}, http.CanonicalHeaderKey(name)) {
 			return nil, fmt.Errorf("load client: header %s: this client sets it itself; leave it out", name)
 		}
-		c.hide = append(c.hide, secretsOf(values)...)
+		for _, s := range secretsOf(values) {
+			marks[s] = "***"
+		}
 	}
+	c.hide = redact.New(marks)
 	c.clock = newStampClock(c.opts.Anchor)
 	if c.requestHead, err = c.head(); err != nil {
 		return nil, fmt.Errorf("load client: %w", err)
@@ -248,15 +254,12 @@ func secretsOf(values []string) []string {
 // scrub makes a text fit for a record: no header value, printable, of one line,
 // bounded.
 func (c *Client) scrub(text string) string {
-	for _, s := range c.hide {
-		text = strings.ReplaceAll(text, s, "***")
-	}
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+	}, strings.ToValidUTF8(c.hide.String(text), "\uFFFD")) // before it is cut: a part of a secret cannot be told
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "..."
 	}

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -246,13 +247,14 @@ func TestNeverRetries(t *testing.T) {
 
 func TestSecretsStayOut(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "bad key "+r.Header.Get("Authorization")+"\nand "+r.Header.Get("X-Key"), http.StatusUnauthorized)
+		coded := base64.StdEncoding.EncodeToString([]byte(r.Header.Get("Authorization")))
+		http.Error(w, "bad key "+r.Header.Get("Authorization")+"\nand "+r.Header.Get("X-Key")+strings.Repeat(" ", 430)+coded, http.StatusUnauthorized)
 	})
 	c := newClient(t, Options{BaseURL: url, Headers: http.Header{"Authorization": {"Bearer s3cret-value"}, "X-Key": {"another-one"}}})
 	r := c.Do(context.Background(), request(0, 3))
 	_, err := c.ListModels(context.Background())
 	for _, text := range []string{r.Error, fmt.Sprint(err)} {
-		if strings.Contains(text, "s3cret") || strings.Contains(text, "another-one") || !strings.Contains(text, "***") || strings.Contains(text, "\n") {
+		if strings.Contains(text, "s3cret") || strings.Contains(text, "another-one") || strings.Contains(text, "zM2NyZXQ") || !strings.Contains(text, "***") || strings.Contains(text, "\n") {
 			t.Errorf("text %q", text)
 		}
 	}

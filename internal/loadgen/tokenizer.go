@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
+	"assay/internal/redact"
 	"assay/schemas"
 )
 
@@ -24,6 +27,7 @@ const (
 // the prompt's digest. It is for one goroutine.
 type Tokenizer struct {
 	style, url, api string
+	headers         http.Header
 	client          *http.Client
 	known           map[[sha256.Size]byte]int
 	calls, cached   int
@@ -31,7 +35,8 @@ type Tokenizer struct {
 
 // NewTokenizer checks what is asked for; nothing is sent. A style that counts texts
 // alone cannot tell what a chat's template adds.
-func NewTokenizer(baseURL, api string, t schemas.Tokenize) (*Tokenizer, error) {
+// headers, in canonical form, go with every question.
+func NewTokenizer(baseURL, api string, t schemas.Tokenize, headers http.Header) (*Tokenizer, error) {
 	base, err := checkedURL(baseURL)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
@@ -42,7 +47,7 @@ func NewTokenizer(baseURL, api string, t schemas.Tokenize) (*Tokenizer, error) {
 	case api == APIChat && t.Style != schemas.TokenizeVLLM:
 		return nil, fmt.Errorf("tokenizer: style %s counts a text without the chat's template: use api = \"completions\", or tokenize = { style = \"usage\" } where the service reports usage", t.Style)
 	}
-	return &Tokenizer{style: t.Style, url: base + t.Path, api: api, known: map[[sha256.Size]byte]int{}, client: &http.Client{
+	return &Tokenizer{style: t.Style, url: base + t.Path, api: api, headers: headers, known: map[[sha256.Size]byte]int{}, client: &http.Client{
 		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: DefaultConnectTimeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: keepAlive, MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       tokenizeTimeout,
@@ -96,6 +101,9 @@ func (t *Tokenizer) ask(ctx context.Context, model, text string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	for name, values := range t.headers {
+		req.Header[name] = values
+	}
 	req.Header.Set("Content-Type", "application/json")
 	t.calls++
 	resp, err := t.client.Do(req)
@@ -108,29 +116,47 @@ func (t *Tokenizer) ask(ctx context.Context, model, text string) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", req.URL.Path, err)
 	case resp.StatusCode != http.StatusOK:
-		return 0, fmt.Errorf("%s: status %d: %.300s", req.URL.Path, resp.StatusCode, answer)
+		return 0, fmt.Errorf("%s: status %d: %s", req.URL.Path, resp.StatusCode, t.said(answer))
 	case len(answer) > tokenizeBytes:
 		return 0, fmt.Errorf("%s: the answer is larger than %d bytes", req.URL.Path, tokenizeBytes)
 	}
-	return countOf(req.URL.Path, answer)
+	n, err := countOf(answer)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %s", req.URL.Path, err, t.said(answer))
+	}
+	return n, nil
+}
+
+// said is the beginning of an answer, without what was sent with the question.
+func (t *Tokenizer) said(answer []byte) string {
+	marks := map[string]string{}
+	for _, values := range t.headers {
+		for _, s := range secretsOf(values) {
+			marks[s] = "***"
+		}
+	}
+	text := redact.New(marks).String(string(answer[:min(len(answer), maxErrorBody)]))
+	return strings.ToValidUTF8(text[:min(len(text), 300)], "\uFFFD")
 }
 
 // countOf takes the count, or counts the tokens, of an answer.
-func countOf(path string, answer []byte) (int, error) {
+func countOf(answer []byte) (int, error) {
 	var doc struct {
-		Count  *int              `json:"count"`
+		Count  *count            `json:"count"`
 		Tokens []json.RawMessage `json:"tokens"`
 	}
 	if err := json.Unmarshal(answer, &doc); err != nil {
-		return 0, fmt.Errorf("%s: not the answer of a tokenizer: %w", path, err)
+		return 0, fmt.Errorf("not the answer of a tokenizer: %w", plainJSON(err))
 	}
 	switch {
-	case doc.Count == nil && doc.Tokens == nil:
-		return 0, fmt.Errorf("%s: the answer has neither count nor tokens: %.300s", path, answer)
-	case doc.Count == nil:
+	case doc.Count != nil:
+		n, err := doc.Count.whole()
+		if err != nil {
+			return 0, fmt.Errorf("count is %w", err)
+		}
+		return *n, nil
+	case doc.Tokens != nil:
 		return len(doc.Tokens), nil
-	case *doc.Count < 0 || *doc.Count > maxTokens:
-		return 0, fmt.Errorf("%s: a count of %d", path, *doc.Count)
 	}
-	return *doc.Count, nil
+	return 0, errors.New("the answer has neither count nor tokens")
 }

@@ -35,7 +35,7 @@ func TestTokenizerAsksEachStyleInItsForm(t *testing.T) {
 		{schemas.TokenizeLlamaCppPython, "/extras/tokenize/count", APICompletions, "input", "a b"},
 		{schemas.TokenizeVLLM, "/tokenize", APIChat, "messages", ""},
 	} {
-		tk, err := NewTokenizer(server.URL+"/", c.api, schemas.Tokenize{Style: c.style, Path: c.path})
+		tk, err := NewTokenizer(server.URL+"/", c.api, schemas.Tokenize{Style: c.style, Path: c.path}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestTokenizerAsksEachStyleInItsForm(t *testing.T) {
 		}
 		tk.Close()
 	}
-	tk, err := NewTokenizer(server.URL, APICompletions, schemas.Tokenize{Style: schemas.TokenizeLlamaCpp, Path: "/tokenize"})
+	tk, err := NewTokenizer(server.URL, APICompletions, schemas.Tokenize{Style: schemas.TokenizeLlamaCpp, Path: "/tokenize"}, http.Header{"Authorization": {"Bearer sk-tokenizer-0123"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestTokenizerAsksEachStyleInItsForm(t *testing.T) {
 	for _, c := range []struct {
 		status       int
 		answer, want string
-	}{{404, "no such path", "status 404: no such path"}, {200, "<html>", "not the answer of a tokenizer"}, {200, "{}", "neither count nor tokens"}, {200, `{"count": -1}`, "a count of -1"}, {302, "", "status 302"}} {
+	}{{404, "no such path", "status 404: no such path"}, {200, "<html>", "not the answer of a tokenizer"}, {200, "{}", "neither count nor tokens"}, {200, `{"count": -1}`, "count is -1: want a whole number"}, {200, `{"count": "7"}`, `count is "7"`}, {200, `{"tokens": 7}`, "tokens holds number: want a list"}, {302, "", "status 302"}, {401, "no key " + strings.Repeat("x", 280) + "sk-tokenizer-0123", "***"}} {
 		status, answer = c.status, c.answer
 		if _, err := tk.Count(context.Background(), "m", c.answer); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/tokenize") {
 			t.Errorf("%+v: error %v", c, err)
@@ -81,7 +81,7 @@ func TestTokenizerRefusesWhatItCannotCount(t *testing.T) {
 		"must begin with /": {"http://127.0.0.1:1", APICompletions, schemas.Tokenize{Style: schemas.TokenizeVLLM, Path: "tokenize"}},
 		"tokenizer:":        {"ftp://x", APICompletions, schemas.Tokenize{Style: schemas.TokenizeVLLM, Path: "/t"}},
 	} {
-		if _, err := NewTokenizer(c.url, c.api, c.t); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewTokenizer(c.url, c.api, c.t, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}

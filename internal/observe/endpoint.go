@@ -25,6 +25,8 @@ const headerBytes = 64 << 10
 type endpoint struct {
 	base    *url.URL
 	timeout time.Duration
+	headers http.Header         // of every question, in canonical form
+	hide    func(string) string // cuts secrets out of what an answer says
 
 	nc    net.Conn
 	limit io.LimitedReader // around nc
@@ -34,12 +36,24 @@ type endpoint struct {
 	unwatch func() bool
 }
 
+func (o Options) endpoint(timeout time.Duration) (*endpoint, error) {
+	e, err := newEndpoint(o.URL, timeout)
+	if err != nil {
+		return nil, err
+	}
+	e.headers = o.Key.Header()
+	if o.Hide != nil {
+		e.hide = o.Hide
+	}
+	return e, nil
+}
+
 func newEndpoint(base string, timeout time.Duration) (*endpoint, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("the service has no http URL")
 	}
-	return &endpoint{base: u, timeout: timeout}, nil
+	return &endpoint{base: u, timeout: timeout, hide: func(s string) string { return s }}, nil
 }
 
 func (e *endpoint) close() {
@@ -142,7 +156,7 @@ func (e *endpoint) do(ctx context.Context, method, path string, want int, limit 
 		e.close()
 	}
 	if resp.StatusCode != want {
-		return nil, &statusError{resp.StatusCode, firstLine(body)}
+		return nil, &statusError{resp.StatusCode, firstLine(body, e.hide)}
 	}
 	return body, nil
 }
@@ -184,6 +198,9 @@ func (e *endpoint) askOnce(ctx context.Context, method, path string, limit int64
 	if err != nil {
 		return nil, err
 	}
+	for name, values := range e.headers {
+		req.Header[name] = values
+	}
 	req.Header.Set("User-Agent", "assay-observe")
 	req.Header.Set("Accept", "*/*")
 	if err := req.Write(nc); err != nil {
@@ -213,8 +230,12 @@ func (e *endpoint) plain(ctx context.Context, err error) error {
 	return err
 }
 
-// firstLine is the beginning of a body, for a message.
-func firstLine(b []byte) string {
-	text, _, _ := strings.Cut(strings.TrimSpace(string(b[:min(len(b), 200)])), "\n")
-	return strings.ToValidUTF8(text, "\uFFFD")
+// hintBytes is what is looked at of a body for a message.
+const hintBytes = 4 << 10
+
+// firstLine is the beginning of a body, for a message. It is cut when secrets are
+// out of it: a part of one cannot be told.
+func firstLine(b []byte, hide func(string) string) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(hide(string(b[:min(len(b), hintBytes)]))), "\n")
+	return strings.ToValidUTF8(text[:min(len(text), 200)], "\uFFFD")
 }

@@ -103,9 +103,9 @@ func readSample(line []byte) (Sample, error) {
 	case len(more) > 0:
 		return Sample{}, errors.New("more after the series than a value and a time")
 	case !isNumber(value):
-		return Sample{}, fmt.Errorf("%.40q is not a number", value)
+		return Sample{}, errors.New("its value is not a number")
 	case len(stamp) > 0 && !isNumber(stamp):
-		return Sample{}, fmt.Errorf("%.40q is not a time", stamp)
+		return Sample{}, errors.New("its time is not one")
 	}
 	s.Value = value
 	return s, nil

@@ -226,7 +226,7 @@ func (g *gpus) start(ctx context.Context) error {
 		if err != nil {
 			text = smiProgram + ": " + err.Error()
 		}
-		if line := firstLine(append(stdout.buf, stderr.Bytes()...)); line != "" {
+		if line := firstLine(append(stdout.buf, stderr.Bytes()...), g.hide); line != "" {
 			text += ": " + line
 		}
 		g.mu.Lock()

@@ -19,7 +19,7 @@ func (r *Recorder) reset(ctx context.Context) error {
 	if st.Status == schemas.ObservedOff {
 		return nil
 	}
-	ep, err := newEndpoint(r.opts.URL, r.opts.Config.Timeout)
+	ep, err := r.opts.endpoint(r.opts.Config.Timeout)
 	if err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
@@ -65,7 +65,7 @@ func (r *Recorder) startProfile(ctx context.Context) error {
 }
 
 func (r *Recorder) profileHook(ctx context.Context, path string) error {
-	ep, err := newEndpoint(r.opts.URL, r.opts.Config.ProfileTimeout)
+	ep, err := r.opts.endpoint(r.opts.Config.ProfileTimeout)
 	if err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Config
 	URL    string
 	Engine string
+	// Key goes with everything that is asked of the service.
+	Key schemas.APIKey
 	// PID is the service's first process; 0 for one that was attached to.
 	PID int
 	// Dir is an existing folder for the files.
@@ -151,7 +153,7 @@ func (r *Recorder) watchGPU(ctx context.Context) error {
 // add starts a source that asks the service at a path.
 func (r *Recorder) add(ctx context.Context, st *schemas.ObservedSource, path string, interval time.Duration, make func(*endpoint) looker) error {
 	st.From = path
-	ep, err := newEndpoint(r.opts.URL, r.opts.Config.Timeout)
+	ep, err := r.opts.endpoint(r.opts.Config.Timeout)
 	if err != nil {
 		return fmt.Errorf("observe %s: %w", st.Name, err)
 	}

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -12,17 +13,33 @@ import (
 
 // forms are the spellings of a value that are looked for.
 func forms(value string) []string {
-	if value == "" {
+	if strings.TrimSpace(value) == "" {
 		return nil
 	}
 	list := []string{value, url.QueryEscape(value), url.PathEscape(value), strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ").Replace(value)}
 	for _, inner := range []string{inJSON(value, true), inJSON(value, false), inASCII(value)} {
 		list = append(list, inner, inJSON(inner, false))
 	}
-	// Of base64 only the whole groups of three bytes are certain: what follows the
-	// value shares the last group.
-	if whole := len(value) / 3 * 3; whole >= 6 {
-		list = append(list, base64.StdEncoding.EncodeToString([]byte(value[:whole])), base64.URLEncoding.EncodeToString([]byte(value[:whole])))
+	if len(value) >= 6 {
+		list = append(list, inBase64(value)...)
+		list = append(list, hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))))
+	}
+	// A line end that came with a value is seldom sent along.
+	if bare := strings.TrimSpace(value); bare != value {
+		list = append(list, forms(bare)...)
+	}
+	return list
+}
+
+// inBase64 is the value within base64, wherever in a group of three bytes it
+// begins. The characters at its ends that it shares with what stands beside it are
+// left out.
+func inBase64(value string) []string {
+	var list []string
+	for before := range 3 {
+		b := append(make([]byte, before), value...)
+		from, to := (8*before+5)/6, 8*len(b)/6
+		list = append(list, base64.RawStdEncoding.EncodeToString(b)[from:to], base64.RawURLEncoding.EncodeToString(b)[from:to])
 	}
 	return list
 }

@@ -26,7 +26,7 @@ type secret struct {
 
 // New takes value -> mark. Empty values are left out. A value is looked for as it
 // is and in the forms that programs write it in: within JSON (once and twice), in
-// a URL, in base64, and on one line.
+// a URL, in base64 and hexadecimal, and on one line.
 func New(marks map[string]string) *Secrets {
 	s := &Secrets{}
 	seen := map[string]bool{}

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -84,5 +85,36 @@ func TestFormsThatProgramsWrite(t *testing.T) {
 		if !strings.Contains(got, "[x]") || strings.Contains(got, "s3cr3t") {
 			t.Errorf("%s became %s", text, got)
 		}
+	}
+}
+
+func TestBase64AtEveryAlignment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringMatching(`[a-zA-Z0-9_-]{6,40}`).Draw(t, "secret")
+		before := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "before")
+		after := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "after")
+		s := New(map[string]string{value: "#"})
+		text := append(append(before, value...), after...)
+		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+			got := s.String(enc.EncodeToString(text))
+			if !strings.Contains(got, "#") {
+				t.Fatalf("%q in %q became %q", value, text, got)
+			}
+			// What is left on either side is at most one character that holds a part of it.
+			left, right, _ := strings.Cut(got, "#")
+			if len(left) > (8*len(before)+5)/6 || len(right) > 3+(8*len(after)+11)/6 {
+				t.Fatalf("%q in %q became %q", value, text, got)
+			}
+		}
+		if got := s.String(hex.EncodeToString(text)); !strings.Contains(got, "#") {
+			t.Fatalf("hexadecimal: %q", got)
+		}
+	})
+}
+
+func TestWithoutTheLineEndThatCameWithIt(t *testing.T) {
+	s := New(map[string]string{"canary-0123\n": "[x]", " \n": "[blank]"})
+	if got := s.String("key=canary-0123, and a  blank"); got != "key=[x], and a  blank" {
+		t.Error(got)
 	}
 }

@@ -187,13 +187,13 @@ func orderConditions(c *conditionList, task *pipeline.Task) {
 	}
 	warm := warmups(task)
 	if len(warm) == 0 {
-		c.add("warm_up", "none: no warmup stage comes before this one")
+		c.add("warm_up", "none: no warmup or load stage comes before this one")
 		return
 	}
 	c.add("warm_up", warm)
 }
 
-// warmups lists the warmup stages that this stage needs, over any number of
+// warmups lists the warmup and load stages that this stage needs, over any number of
 // steps, with their rules as written.
 func warmups(task *pipeline.Task) map[string]any {
 	found, seen := map[string]any{}, map[string]bool{}
@@ -204,9 +204,9 @@ func warmups(task *pipeline.Task) map[string]any {
 		}
 		seen[stage] = true
 		def := task.Experiment.Stage[stage]
-		if def.Kind == "warmup" && def.Service == task.Experiment.Stage[task.Node.Stage].Service {
+		if (def.Kind == "warmup" || def.Kind == "load") && def.Service == task.Experiment.Stage[task.Node.Stage].Service {
 			rule := map[string]any{}
-			for _, k := range []string{"count", "stable", "input_tokens", "output_tokens"} {
+			for _, k := range []string{"count", "stable", "switches", "input_tokens", "output_tokens"} {
 				if v, ok := def.Config[k]; ok {
 					rule[k] = v
 				}

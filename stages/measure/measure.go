@@ -103,7 +103,7 @@ func readingText(r schemas.Reading) string {
 
 func clientOptions(task *pipeline.Task, set schemas.Settings, plan plan) loadgen.Options {
 	return loadgen.Options{
-		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"), MinTokens: task.Service.Asking.MinTokens,
+		BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: plan.header.ContentSeed, Held: set.Bool("ignore_eos"), MinTokens: task.Service.Asking.MinTokens, Headers: task.Service.Asking.Key.Header(),
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("idle_timeout"), MaxConnections: max(set.Int("max_connections"), plan.header.Concurrency),
 		Concurrency: plan.header.Concurrency, MaxInFlight: plan.header.MaxInFlight, Until: plan.until(), CutAtEnd: plan.header.AtEnd == atEndCut,
 		ServiceDone: task.Service.Done, Requests: plan.requests, Anchor: time.Now().Add(anchorLead),

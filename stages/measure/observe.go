@@ -28,7 +28,7 @@ func startObserving(ctx context.Context, task *pipeline.Task, set schemas.Settin
 		return nil, err
 	}
 	opts := observe.Options{
-		Config: observe.ConfigOf(set.Table("observe")), URL: task.Service.URL, Engine: task.Service.Engine, PID: task.Service.PID,
+		Config: observe.ConfigOf(set.Table("observe")), URL: task.Service.URL, Key: task.Service.Asking.Key, Engine: task.Service.Engine, PID: task.Service.PID,
 		Dir: dir, Hide: task.Hide, Env: task.Env, Subject: "stage " + task.Node.ID,
 	}
 	if task.Supervise != nil {

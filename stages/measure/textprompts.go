@@ -84,14 +84,14 @@ func calibrationText(c schemas.LengthCalibration) string {
 func newSized(task *pipeline.Task, set schemas.Settings, seed uint64) (sized, error) {
 	asking, api := task.Service.Asking, set.Text("api")
 	if asking.Tokenize.Style == schemas.TokenizeUsage {
-		client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: api, ContentSeed: seed,
+		client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: api, ContentSeed: seed, Headers: asking.Key.Header(),
 			RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("request_timeout")})
 		if err != nil {
 			return nil, err
 		}
 		return &byUsage{client: client, fits: map[string]fit{}, hide: task.Hide}, nil
 	}
-	t, err := loadgen.NewTokenizer(task.Service.URL, api, *asking.Tokenize)
+	t, err := loadgen.NewTokenizer(task.Service.URL, api, *asking.Tokenize, asking.Key.Header())
 	if err != nil {
 		return nil, err
 	}

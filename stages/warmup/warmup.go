@@ -81,7 +81,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 	}
 	// Prompts of a stream of their own: what is measured later must not be in a cache.
 	content := workload.SubSeed(task.Seed, "warmup/content")
-	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: content, Held: true, MinTokens: task.Service.Asking.MinTokens,
+	client, err := loadgen.New(loadgen.Options{BaseURL: task.Service.URL, API: set.Text("api"), ContentSeed: content, Held: true, MinTokens: task.Service.Asking.MinTokens, Headers: task.Service.Asking.Key.Header(),
 		RequestTimeout: set.Duration("request_timeout"), IdleTimeout: set.Duration("request_timeout")})
 	if err != nil {
 		return err
