@@ -164,6 +164,9 @@ type ServiceView struct {
 	ReadyMs *float64
 	// Uses counts the stages that this lifetime of the service has served before.
 	Uses int
+	// Relist asks the service anew which models it has, for the stages that follow;
+	// nil where it cannot be asked.
+	Relist func(ctx context.Context) error
 	// PID is the service's first process, 0 for one that was attached to.
 	PID int
 	// Dead reports why the service is gone, or "" while it lives.

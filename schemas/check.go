@@ -136,6 +136,16 @@ func checkField(f Field, v any, at string, written bool) []Violation {
 			}
 			return wrongType(f, e, at, "a table")
 		})
+	case TypeBoolOrList:
+		if _, ok := v.(bool); ok {
+			return nil
+		}
+		if text, ok := v.(string); ok && written && holdsReference(text) {
+			return nil
+		}
+		return checkList(f, v, at, "true, false or a list", func(e any, at string) []Violation {
+			return checkSingle(ElementOf(f), e, at, written)
+		})
 	case TypeStringList, TypeScalarList:
 		return checkList(f, v, at, "a list", func(e any, at string) []Violation {
 			return checkSingle(ElementOf(f), e, at, written)
@@ -151,7 +161,7 @@ func checkField(f Field, v any, at string, written bool) []Violation {
 func ElementOf(f Field) Field {
 	e := Field{Name: f.Name, Type: f.Type, Enum: f.Enum, Min: f.Min, Max: f.Max, Doc: f.Doc}
 	switch f.Type {
-	case TypeStringList, TypeStringMap:
+	case TypeStringList, TypeBoolOrList, TypeStringMap:
 		e.Type = TypeString
 	case TypeScalarList:
 		e.Type = TypeScalar

@@ -19,6 +19,7 @@ const (
 	RunV1           = "assay/run/v1"
 	ReportV1        = "assay/report/v1"
 	ProbeV1         = "assay/probe/v1"
+	LoadV1          = "assay/load/v1"
 	ResultV1        = "assay/result/v1"
 )
 

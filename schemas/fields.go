@@ -17,6 +17,7 @@ const (
 	TypeSecret     FieldType = "secret"      // ${secret.NAME} and nothing else
 	TypeScalar     FieldType = "scalar"      // string, integer, float or boolean
 	TypeStringList FieldType = "string-list" //
+	TypeBoolOrList FieldType = "boolean or string-list"
 	TypeScalarList FieldType = "scalar-list"
 	TypeStringMap  FieldType = "string-map" // name -> string
 	TypePathMap    FieldType = "path-map"   // name -> path

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the committed JSON Schemas")
 var produced = map[string]any{
 	"plan": Plan{}, "findings": Findings{}, "finding": Finding{}, "stage-record": StageRecord{},
 	"request-record": RequestRecord{}, "schedule": Schedule{}, "scheduled-request": ScheduledRequest{},
-	"tree": Tree{}, "run": Run{}, "report": Report{}, "result": Result{}, "preimage": Preimage{}, "probe": Probe{},
+	"tree": Tree{}, "run": Run{}, "report": Report{}, "result": Result{}, "preimage": Preimage{}, "probe": Probe{}, "load": Load{},
 }
 
 func TestSchemas(t *testing.T) {
@@ -239,6 +239,8 @@ func bareSchema(f Field, refs bool) object {
 		return object{"type": []string{"integer", "string"}, "minimum": 1, "maximum": 65535, "pattern": "^[0-9]+$"}
 	case TypeScalar:
 		return object{"type": []string{"string", "number", "boolean"}}
+	case TypeBoolOrList:
+		return object{"type": []string{"boolean", "array"}, "items": bareSchema(ElementOf(f), refs)}
 	case TypeStringList, TypeScalarList:
 		return object{"type": "array", "items": bareSchema(ElementOf(f), refs)}
 	case TypeStringMap, TypePathMap:

@@ -76,6 +76,7 @@ func Kinds() []KindSpec {
 			}},
 			{Name: "request_timeout", Type: TypeDuration, Default: "5m0s", Doc: "limit of one request"},
 		}},
+		loadKind(),
 		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result", "observed"}, Fields: []Field{
 			{Name: "workload", Type: TypePath, Doc: "file of arrivals with lengths; in open loop exactly one of workload and arrival, in other modes its times are not used"},
 			{Name: "prompts", Type: TypePath, Doc: "file of prompts without times, sent as arrival or mode says"},

@@ -3,6 +3,7 @@ package stages
 import (
 	"assay/pipeline"
 	"assay/stages/command"
+	"assay/stages/load"
 	"assay/stages/measure"
 	"assay/stages/preflight"
 	"assay/stages/report"
@@ -14,6 +15,6 @@ import (
 // Kinds returns every stage kind, in the order of schemas.Kinds.
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
-		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), report.Kind(),
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), load.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), report.Kind(),
 	}
 }

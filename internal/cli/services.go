@@ -43,7 +43,7 @@ var _ pipeline.Service = (*service)(nil)
 // View implements pipeline.Service.
 func (s *service) View() pipeline.ServiceView {
 	i := s.instance
-	view := pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Models, Emulated: i.Emulated, PID: i.Pid(), Dead: i.Dead, Done: i.Done()}
+	view := pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Listed(), Emulated: i.Emulated, PID: i.Pid(), Dead: i.Dead, Done: i.Done(), Relist: i.Relist}
 	view.Asking = schemas.AskingOf(s.launch.Config)
 	if i.Pid() != 0 {
 		ready := float64(s.ready) / 1e6

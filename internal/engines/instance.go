@@ -13,7 +13,8 @@ import (
 type Instance struct {
 	// URL is its base, without a slash at the end.
 	URL string
-	// Models are the names it lists, sorted; empty for an engine without a list.
+	// Models are the names it listed when it was ready, sorted; empty for an engine
+	// without a list. Listed has those it listed last.
 	Models []string
 	// Emulated says that its latencies are made up.
 	Emulated bool
@@ -28,6 +29,7 @@ type Instance struct {
 	logErr  error // valid once done is closed
 
 	mu       sync.Mutex
+	listed   []string // nil: as Models
 	stopping bool
 	detached bool
 }
@@ -45,6 +47,28 @@ type StopReport struct {
 	// Err says that output was lost or that a process could not be ended; an
 	// exit code or signal is no error here.
 	Err error
+}
+
+// Listed are the names that it listed when it was asked last.
+func (i *Instance) Listed() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.listed == nil {
+		return i.Models
+	}
+	return i.listed
+}
+
+// Relist asks it for its models again: deploying changes them.
+func (i *Instance) Relist(ctx context.Context) error {
+	names, _, err := i.prober.models(ctx)
+	if err != nil {
+		return fmt.Errorf("its models cannot be listed: %w", err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.listed = append([]string{}, names...)
+	return nil
 }
 
 // Done is closed when the service is gone: its processes have ended and its log
