@@ -95,9 +95,9 @@ func (c *consistency) claims() {
 		case value == nil && mean == nil:
 			c.same(w, at+"holds", got[i].Holds, "a claim without a value", false)
 		case value == nil:
-			c.fail(w, "%svalue is absent (%q), the results give %v", at, got[i].Reason, *mean)
+			c.fail(w, "%svalue is absent (%q), the results give %s", at, got[i].Reason, schemas.Decimal(*mean))
 		case mean == nil:
-			c.fail(w, "%svalue is %v, the results give none: %s", at, *value, lacking)
+			c.fail(w, "%svalue is %s, the results give none: %s", at, schemas.Decimal(*value), lacking)
 		default:
 			c.same(w, at+"value", *value, "the results", *mean)
 			c.same(w, at+"holds", got[i].Holds, "expect and tolerance", *mean >= claim.Expect-claim.Tolerance && *mean <= claim.Expect+claim.Tolerance)

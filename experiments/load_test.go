@@ -85,7 +85,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"matrix of nothing declared", head + run + "[matrix]\nrat = [1]", `t.toml:14:1: matrix: "rat" is not a declared parameter (did you mean "rate"?)`},
 		{"matrix value type", head + run + "[matrix]\nrate = [1, \"x\", 1]", "t.toml:14:12: matrix: rate is a number parameter, got a string\n" + `t.toml:14:17: matrix: rate has this value twice`},
 		{"empty matrix", head + run + "[matrix]\nrate = []", `t.toml:14:8: matrix: rate has no value, so there would be no trial`},
-		{"matrix value in a field", head + measure + "speed = \"${param.rate}\"\n[matrix]\nrate = [1, 0]", `t.toml:14:9: speed: 0 is less than 1e-06 (${param.rate} has its matrix value 0)`},
+		{"matrix value in a field", head + measure + "speed = \"${param.rate}\"\n[matrix]\nrate = [1, 0]", `t.toml:14:9: speed: 0 is less than 0.000001 (${param.rate} has its matrix value 0)`},
 		{"parameter of the wrong type", head + measure + "speed = \"${param.who}\"", `t.toml:14:9: speed: want a number, got a string (${param.who} has its value "a")`},
 		{"parameter in a duration", head + measure + "slo = { ttft = \"${param.rate}x\" }", `t.toml:14:16: ttft: duration "2x": want a number with a unit, like "10s", "100ms" or "1m30s" (${param.rate} has its value 2)`},
 		{"parameter in an enum", head + measure + "api = \"${param.who}\"", `t.toml:14:7: api: "a" is not one of completions, chat (${param.who} has its value "a")`},
@@ -273,7 +273,7 @@ func TestSet(t *testing.T) {
 		"flag=1":          `--set flag: want true or false, got "1"`,
 		"data=":           "--set data: the path is empty",
 		"who=${secret.k}": "--set who: no ${...} is expanded here",
-		"rate=0":          `t.toml:32:9: speed: 0 is less than 1e-06 (${param.rate} has its value 0)`,
+		"rate=0":          `t.toml:32:9: speed: 0 is less than 0.000001 (${param.rate} has its value 0)`,
 	} {
 		if _, err := load(t, text, set); err == nil || err.Error() != want {
 			t.Errorf("--set %s:\n got %v\nwant %s", set, err, want)

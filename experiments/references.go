@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -106,7 +105,7 @@ func (c *checker) checkTrials() {
 		}
 	}
 	if trials > maxTrials {
-		c.at(at, "", "the matrix and the repetitions make %.6g trials, more than %d: cross fewer values, or split the experiment", trials, maxTrials)
+		c.at(at, "", "the matrix and the repetitions make %s trials, more than %d: cross fewer values, or split the experiment", schemas.Decimal(trials), maxTrials)
 	}
 }
 
@@ -230,7 +229,7 @@ func quoted(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(s)
 	}
-	return fmt.Sprint(v)
+	return schemas.PlainText(v)
 }
 
 func distinct(refs []schemas.Reference) []schemas.Reference {

@@ -3,7 +3,6 @@ package schemas
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 )
 
@@ -38,13 +37,13 @@ func NewAPIKey(value string) (APIKey, error) {
 // Given says whether there is one.
 func (k APIKey) Given() bool { return k.value != nil }
 
-// Header is what is sent with every question to the service, in canonical form; nil
+// Header is what is sent with every question to the service, by canonical name; nil
 // for no key.
-func (k APIKey) Header() http.Header {
+func (k APIKey) Header() map[string][]string {
 	if k.value == nil {
 		return nil
 	}
-	return http.Header{"Authorization": {"Bearer " + *k.value}}
+	return map[string][]string{"Authorization": {"Bearer " + *k.value}}
 }
 
 const hiddenKey = "(secret)"

@@ -267,7 +267,7 @@ func checkSingle(f Field, v any, at string, written bool) []Violation {
 		}
 	case TypeDuration, TypeSize:
 		if isNumber {
-			return bad("%v has no unit: write a %s like %s", v, f.Type, unitExample[f.Type])
+			return bad("%s has no unit: write a %s like %s", Decimal(n), f.Type, unitExample[f.Type])
 		}
 		if !isString {
 			return wrongType(f, v, at, "a "+string(f.Type)+" like "+unitExample[f.Type])
@@ -316,15 +316,15 @@ func checkNumber(f Field, n float64, at string) []Violation {
 	}
 	switch {
 	case math.IsNaN(n) || math.IsInf(n, 0):
-		return bad("%v is not a number that can be used", n)
+		return bad("%s is not a number that can be used", Decimal(n))
 	case f.Type == TypeInt && n != math.Trunc(n):
-		return bad("want a whole number, got %v", n)
+		return bad("want a whole number, got %s", Decimal(n))
 	case f.Type == TypeInt && math.Abs(n) > MaxInteger:
-		return bad("%v is beyond the largest whole number a document can carry exactly, %d", n, int64(MaxInteger))
+		return bad("%s is beyond the largest whole number a document can carry exactly, %d", Decimal(n), int64(MaxInteger))
 	case f.Min != nil && n < *f.Min:
-		return bad("%v is less than %v", n, *f.Min)
+		return bad("%s is less than %s", Decimal(n), Decimal(*f.Min))
 	case f.Max != nil && n > *f.Max:
-		return bad("%v is more than %v", n, *f.Max)
+		return bad("%s is more than %s", Decimal(n), Decimal(*f.Max))
 	}
 	return nil
 }
@@ -340,7 +340,7 @@ func checkPort(f Field, v any, at string) []Violation {
 		return wrongType(f, v, at, "a port number")
 	}
 	if n != math.Trunc(n) || n < 1 || n > 65535 {
-		return []Violation{{Path: at, Message: fmt.Sprintf("%s: %v is not a port: want 1 to 65535", f.Name, v)}}
+		return []Violation{{Path: at, Message: fmt.Sprintf("%s: %s is not a port: want 1 to 65535", f.Name, PlainText(v))}}
 	}
 	return nil
 }

@@ -70,10 +70,10 @@ func limits(f Field) string {
 		parts = append(parts, "one of "+strings.Join(f.Enum, ", "))
 	}
 	if f.Min != nil {
-		parts = append(parts, fmt.Sprintf("at least %v", *f.Min))
+		parts = append(parts, "at least "+Decimal(*f.Min))
 	}
 	if f.Max != nil {
-		parts = append(parts, fmt.Sprintf("at most %v", *f.Max))
+		parts = append(parts, "at most "+Decimal(*f.Max))
 	}
 	if f.Default != nil {
 		if d, err := json.Marshal(f.Default); err == nil {

@@ -107,8 +107,9 @@ type Counts struct {
 // Summary of a distribution. Absent numbers could not be computed: N says over how many.
 type Summary struct {
 	Unit        string       `json:"unit"`
-	N           int          `json:"n"`        // samples with a value
-	Censored    int          `json:"censored"` // samples known only to exceed their limit
+	N           int          `json:"n"`                 // samples with a value
+	Censored    int          `json:"censored"`          // samples known only to exceed their limit
+	Unknown     int          `json:"unknown,omitempty"` // requests that ended properly and have none; the note says why
 	Mean        *float64     `json:"mean,omitempty"`
 	StdDev      *float64     `json:"stddev,omitempty"` // population
 	Min         *float64     `json:"min,omitempty"`

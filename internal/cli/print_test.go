@@ -150,7 +150,7 @@ func TestBlocking(t *testing.T) {
 func TestPercentileText(t *testing.T) {
 	v, above := 1234.5, 60000.0
 	s := schemas.Summary{Percentiles: []schemas.Percentile{{P: 50, Value: &v}, {P: 95, Above: &above, Few: true}, {P: 99}}}
-	for p, want := range map[float64]string{50: "1234", 95: ">60000*", 99: "-", 90: "-"} {
+	for p, want := range map[float64]string{50: "1234", 95: ">60000*", 99: "—", 90: "—"} {
 		if got := percentile(s, p); got != want {
 			t.Errorf("p%v is %q, want %q", p, got, want)
 		}

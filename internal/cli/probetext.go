@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"assay/internal/loadgen"
+	"assay/internal/report"
 	"assay/schemas"
 )
 
@@ -54,7 +55,7 @@ func answerText(a schemas.ProbeRequest) string {
 		}
 	}
 	if a.FirstTextMs == nil {
-		t.row("-", "first text: none came")
+		t.row(report.Unknown, "first text: none came")
 	}
 	row(a.FirstTextMs, "first text: the first non-empty text chunk")
 	row(a.TotalMs, "end")
@@ -103,11 +104,11 @@ func count(n *int) string {
 // answersText is a timed probe: a row a request, then what they have in common.
 func answersText(p schemas.Probe) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v requests/s on average for %v s, seed %d, models from %s\n", p.RatePerS, p.DurationS, p.Seed, p.ModelSource)
+	fmt.Fprintf(&b, "%s requests/s on average for %s s, seed %d, models from %s\n", schemas.Decimal(p.RatePerS), schemas.Decimal(p.DurationS), p.Seed, p.ModelSource)
 	t := newTable("at s", "model", "outcome", "first text ms", "end ms", "chunks", "tokens", "text").right(0, 3, 4, 5, 6)
 	ms := func(v *float64) string {
 		if v == nil {
-			return "-"
+			return report.Unknown
 		}
 		return fmt.Sprintf("%.1f", *v)
 	}

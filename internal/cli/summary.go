@@ -186,7 +186,7 @@ func interval(m schemas.Summary, p float64) string {
 			return low + ".." + high
 		}
 	}
-	return "-"
+	return report.Unknown
 }
 
 func marks(res schemas.Result) string {
@@ -198,7 +198,7 @@ func marks(res schemas.Result) string {
 		parts = append(parts, simulatedMark)
 	}
 	if !res.Comparable {
-		parts = append(parts, fmt.Sprintf("speed %v: QoS not comparable", res.Speed))
+		parts = append(parts, fmt.Sprintf("speed %s: QoS not comparable", schemas.Decimal(res.Speed)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -222,6 +222,7 @@ func resultNotes(results []schemas.StageResult) string {
 	if within {
 		b.WriteString("within: 95 % interval by order statistics; ? where there are too few samples for a bound\n")
 	}
+	b.WriteString(report.LeftOut(results))
 	if few {
 		b.WriteString("* fewer samples than the percentile needs\n")
 	}
@@ -259,19 +260,19 @@ func percentile(m schemas.Summary, p float64) string {
 			return ">" + number(*x.Above) + mark
 		}
 	}
-	return "-"
+	return report.Unknown
 }
 
 func mean(m schemas.Summary) string {
 	if m.Mean == nil {
-		return "-"
+		return report.Unknown
 	}
 	return number(*m.Mean)
 }
 
 func value(v schemas.Value) string {
 	if v.Value == nil {
-		return "-"
+		return report.Unknown
 	}
 	return number(*v.Value)
 }
@@ -289,7 +290,7 @@ func pointText(point map[string]any) string {
 		if m, ok := v.(map[string]any); ok && m["path"] != nil {
 			v = m["path"]
 		}
-		parts[i] = fmt.Sprintf("%s=%v", n, v)
+		parts[i] = n + "=" + schemas.PlainText(v)
 	}
 	return strings.Join(parts, " ")
 }
@@ -297,7 +298,7 @@ func pointText(point map[string]any) string {
 func claimTable(claims []schemas.ClaimResult) string {
 	t := newTable("claim", "metric", "expected", "found", "")
 	for _, c := range claims {
-		found, verdict := "-", "holds"
+		found, verdict := report.Unknown, "holds"
 		if c.Value != nil {
 			found = number(*c.Value)
 		}

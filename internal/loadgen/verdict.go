@@ -67,18 +67,18 @@ func (t *StampTally) Judge(v *schemas.ClientVerdict) {
 		return
 	}
 	if v.LatenessMs.P99 > LatenessLimitMs {
-		bad("requests left late: p99 %.3g ms, the limit is %v ms", v.LatenessMs.P99, LatenessLimitMs)
+		bad("requests left late: p99 %s ms, the limit is %s ms", schemas.Rounded(v.LatenessMs.P99, 3), schemas.Decimal(LatenessLimitMs))
 	}
 	judged := t.stamps - t.ends
 	if share := ratio(t.shared-t.ends, judged); share > SharedLimit {
-		bad("%.2g %% of the stamps are shared by several events, the limit is %v %%", 100*share, 100*SharedLimit)
+		bad("%s %% of the stamps are shared by several events, the limit is %s %%", schemas.Rounded(100*share, 2), schemas.Decimal(100*SharedLimit))
 	}
 	stampErr, known := t.stampErrorMs(v)
 	estimate := max(v.LatenessMs.P99, stampErr)
 	if known {
 		v.ErrorMs = &estimate
 		if stampErr > ErrorLimitMs {
-			bad("stamps may be off by %.3g ms at p99, the limit is %v ms", stampErr, ErrorLimitMs)
+			bad("stamps may be off by %s ms at p99, the limit is %s ms", schemas.Rounded(stampErr, 3), schemas.Decimal(ErrorLimitMs))
 		}
 	}
 	switch {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"assay/schemas"
 )
 
 // PowerSample is the power of one device at one time.
@@ -26,7 +28,7 @@ func Energy(samples []PowerSample, fromNs, toNs, periodNs int64) (joules float64
 	}
 	for i, s := range samples {
 		if s.Watts < 0 || math.IsNaN(s.Watts) || math.IsInf(s.Watts, 0) {
-			return undefined("sample %d is %v W", i, s.Watts)
+			return undefined("sample %d is %s W", i, schemas.Decimal(s.Watts))
 		}
 		if i > 0 && s.AtNs <= samples[i-1].AtNs {
 			return undefined("sample %d is not after the one before", i)

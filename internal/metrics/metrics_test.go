@@ -336,3 +336,42 @@ func TestEventRate(t *testing.T) {
 		t.Error("no time between two events has a rate")
 	}
 }
+
+// A pace of 0 is a claim: where all tokens have one time there is none.
+func TestTokensAtOneTime(t *testing.T) {
+	shared := record(0, 0, 100, 100, 100, 100)
+	for i := range shared.Chunks[:3] {
+		shared.Chunks[i].SinceNs = ptr(int64(40e6))
+	}
+	one := record(0, 0, 100)
+	one.OutputTokens, one.Chunks[0].Tokens = ptr(4), ptr(4)
+	for name, r := range map[string]*schemas.RequestRecord{"four events in one receive": shared, "one event of four tokens": one} {
+		tpot, hasTPOT := TPOTMs(r)
+		gap, hasGap := MaxGapMs(r)
+		per, hasPer := ITLTokenMs(r)
+		if hasTPOT || hasGap || hasPer || ITLChunkMs(r) != nil || !Paceless(r) {
+			t.Errorf("%s: tpot %v, gap %v, per token %v, gaps %v, paceless %v", name, tpot, gap, per, ITLChunkMs(r), Paceless(r))
+		}
+		// Whoever reads the tokens has waited for the first alone.
+		if !SLOMet(r, schemas.SLO{TTFTMs: 100, TPOTMs: 1}, true) || SLOMet(r, schemas.SLO{TTFTMs: 99, TPOTMs: 1}, true) {
+			t.Errorf("%s: TTFT does not decide", name)
+		}
+	}
+	// Some at one time: the gaps add up to the whole.
+	some := record(0, 0, 100, 130, 130, 130)
+	if got, ok := TPOTMs(some); !ok || got != 10 || Paceless(some) {
+		t.Errorf("tpot %v %v, want 10", got, ok)
+	}
+	if d := cmp.Diff([]float64{30, 0, 0}, ITLChunkMs(some)); d != "" {
+		t.Error(d)
+	}
+	single := record(0, 0, 100)
+	if _, ok := TPOTMs(single); ok || Paceless(single) {
+		t.Error("one token has no pace to be left out")
+	}
+	failed := record(0, 0, 100, 100)
+	failed.Outcome = schemas.OutcomeTruncated
+	if Paceless(failed) {
+		t.Error("a failure is censored, not left out")
+	}
+}

@@ -22,7 +22,7 @@ type Peer struct {
 func Peers() []Peer {
 	return []Peer{
 		{Name: "vllm", Success: vllmSuccess, TTFT: vllmTTFT, TPOT: vllmTPOT, E2E: VLLME2EMs, ITL: VLLMITLMs, Tokens: toldTokens},
-		{Name: "sglang", Success: vllmSuccess, TTFT: TTFTVisibleMs, TPOT: sglangTPOT, E2E: lastChunkMs, ITL: ITLChunkMs, Tokens: sglangTokens},
+		{Name: "sglang", Success: vllmSuccess, TTFT: TTFTVisibleMs, TPOT: sglangTPOT, E2E: lastChunkMs, ITL: chunkGapsMs, Tokens: sglangTokens},
 		{Name: "aiperf", Success: isOK, TTFT: TTFTMs, TPOT: aiperfITL, E2E: lastResponseMs, ITL: single(aiperfITL), Tokens: toldTokens},
 		{Name: "guidellm", Success: isOK, TTFT: TTFTMs, TPOT: guidellmTPOT, E2E: E2EMs, ITL: single(guidellmITL), Tokens: toldTokens},
 	}

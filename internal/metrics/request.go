@@ -55,19 +55,43 @@ func QueueMs(r *schemas.RequestRecord) (float64, bool) {
 	return between(r.QueuedNs, r.DispatchedNs)
 }
 
+// AtOneTime says that all token events of a request have one time: they came in one
+// receive, or in one event. When each came, within it, is not known, and a pace of 0
+// would be a claim about the service that nothing supports.
+func AtOneTime(r *schemas.RequestRecord) bool {
+	return len(r.Chunks) > 0 && r.Chunks[0].AtNs == r.Chunks[len(r.Chunks)-1].AtNs
+}
+
+// Paceless says whether a request that ended properly has no TPOT although it has
+// several tokens: they came at one time.
+func Paceless(r *schemas.RequestRecord) bool {
+	return r.Outcome == schemas.OutcomeOK && AtOneTime(r) && TokensPerChunk(r).Total > 1
+}
+
 // TPOTMs is (last_token - first_token) / (n - n1), with n output tokens and n1
-// tokens in the first token event. It is undefined if n = n1.
+// tokens in the first token event. It is undefined if n = n1, and if all token
+// events have one time.
 func TPOTMs(r *schemas.RequestRecord) (float64, bool) {
 	tokens := TokensPerChunk(r)
 	span, ok := between(r.FirstTokenNs, r.LastTokenNs)
-	if !ok || len(tokens.Counts) == 0 || tokens.Total <= tokens.Counts[0] {
+	if !ok || AtOneTime(r) || len(tokens.Counts) == 0 || tokens.Total <= tokens.Counts[0] {
 		return 0, false
 	}
 	return span / float64(tokens.Total-tokens.Counts[0]), true
 }
 
-// ITLChunkMs are the gaps between token events.
+// ITLChunkMs are the gaps between token events. There is none if all of them have
+// one time. Where only some share one, the gaps between those are 0 and the gap
+// before them is whole, so that their sum is right.
 func ITLChunkMs(r *schemas.RequestRecord) []float64 {
+	if AtOneTime(r) {
+		return nil
+	}
+	return chunkGapsMs(r)
+}
+
+// chunkGapsMs are the differences of the stamps, whatever they tell.
+func chunkGapsMs(r *schemas.RequestRecord) []float64 {
 	if len(r.Chunks) < 2 {
 		return nil
 	}
@@ -79,11 +103,11 @@ func ITLChunkMs(r *schemas.RequestRecord) []float64 {
 }
 
 // ITLTokenMs are the chunk gaps divided by the tokens of the later chunk,
-// repeated that often. It exists only where the service told every count, and
-// the counts agree with the total.
+// repeated that often. It exists only where the service told every count, the
+// counts agree with the total, and not all token events have one time.
 func ITLTokenMs(r *schemas.RequestRecord) ([]float64, bool) {
 	tokens := TokensPerChunk(r)
-	if tokens.Source != TokensTold || tokens.Disagree {
+	if tokens.Source != TokensTold || tokens.Disagree || AtOneTime(r) {
 		return nil, false
 	}
 	var out []float64
@@ -96,7 +120,7 @@ func ITLTokenMs(r *schemas.RequestRecord) ([]float64, bool) {
 }
 
 // MaxGapMs is the largest gap between token events: stalls that means hide.
-// There is none with fewer than two events.
+// There is none with fewer than two events, or where all of them have one time.
 func MaxGapMs(r *schemas.RequestRecord) (float64, bool) {
 	gaps := ITLChunkMs(r)
 	if len(gaps) == 0 {
@@ -111,7 +135,8 @@ func MaxGapMs(r *schemas.RequestRecord) (float64, bool) {
 
 // SLOMet says whether a request ended properly with ttft <= T and tpot <= P, both
 // inclusive. The TTFT is the run's headline: from the schedule in open loop, from
-// the send otherwise. Without a defined TPOT (one token event) TTFT alone decides.
+// the send otherwise. Without a defined TPOT (tokens at one time) TTFT alone decides: whoever
+// reads them has waited for nothing else.
 func SLOMet(r *schemas.RequestRecord, slo schemas.SLO, openLoop bool) bool {
 	if r.Outcome != schemas.OutcomeOK {
 		return false

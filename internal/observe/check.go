@@ -24,12 +24,12 @@ func Check(out *schemas.Observed, counts schemas.Counts, subject string) []schem
 				continue
 			}
 			find("server.counts-disagree", "somebody else may use the service, or one of both counts wrongly: read the records' usage and metrics.jsonl",
-				"%s: the service counted %v, this client %s", c.Name, *c.Service, rangeText(c))
+				"%s: the service counted %s, this client %s", c.Name, schemas.Decimal(*c.Service), rangeText(c))
 		}
 	}
 	for _, s := range out.Series {
 		if s.Name == "routed_requests" && s.First != nil && *s.First > 0 {
-			find("server.in-use", "wait until request_routing.total is 0 before a measurement", "the service had %v requests to finish before the first one of this stage", *s.First)
+			find("server.in-use", "wait until request_routing.total is 0 before a measurement", "the service had %s requests to finish before the first one of this stage", schemas.Decimal(*s.First))
 		}
 	}
 	if e, ok := out.Values["energy_j"]; ok {
@@ -41,12 +41,12 @@ func Check(out *schemas.Observed, counts schemas.Counts, subject string) []schem
 
 func rangeText(c schemas.ObservedCheck) string {
 	if c.Most == nil {
-		return fmt.Sprintf("%v or more", *c.Least)
+		return schemas.Decimal(*c.Least) + " or more"
 	}
 	if *c.Least == *c.Most {
-		return fmt.Sprint(*c.Least)
+		return schemas.Decimal(*c.Least)
 	}
-	return fmt.Sprintf("%v to %v", *c.Least, *c.Most)
+	return schemas.Decimal(*c.Least) + " to " + schemas.Decimal(*c.Most)
 }
 
 func per(v schemas.Value, unit string, n float64) schemas.Value {

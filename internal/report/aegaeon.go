@@ -103,6 +103,9 @@ func (f *aegaeonFold) add(r *schemas.RequestRecord) error {
 		return nil
 	}
 	f.v.Completed++
+	if metrics.AtOneTime(r) && len(e.PerTokenMs) > 1 {
+		f.v.AtOneTime++
+	}
 	f.plotted = append(f.plotted, e.QoS)
 	f.v.OutputTokens += int64(len(e.PerTokenMs))
 	f.v.InputTokens += int64(max(r.AskedInputTokens, valueOf(r.InputTokens)))
@@ -145,12 +148,12 @@ func (f *aegaeonFold) end() {
 func (a *AegaeonNumbers) text() string {
 	percent := func(v *float64) string {
 		if v == nil {
-			return "-"
+			return Unknown
 		}
 		return fmt.Sprintf("%.4f", *v)
 	}
-	s := fmt.Sprintf("  targets: TTFT %g ms, TPOT %g ms\n  mean_slo_attainment (its qos, failed requests as 0) %s, as its plots draw it (without them) %s\n",
-		a.SLO.TTFTMs, a.SLO.TPOTMs, percent(a.MeanQoS), percent(a.PlottedQoS))
+	s := fmt.Sprintf("  targets: TTFT %s ms, TPOT %s ms\n  mean_slo_attainment (its qos, failed requests as 0) %s, as its plots draw it (without them) %s\n",
+		schemas.Decimal(a.SLO.TTFTMs), schemas.Decimal(a.SLO.TPOTMs), percent(a.MeanQoS), percent(a.PlottedQoS))
 	s += fmt.Sprintf("  TTFT within its target %s (a failed request counts as within), e2e nearest-rank p95 %s ms, demo tokens (text chunks) %d\n", percent(a.TTFTWithinTarget), number(a.P95E2EMs), a.DemoTokens)
 	if a.Undefined > 0 {
 		s += fmt.Sprintf("  %d requests left out: all their tokens came at their arrival\n", a.Undefined)

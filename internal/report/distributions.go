@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+
 	"assay/internal/metrics"
 	"assay/schemas"
 )
@@ -56,6 +58,12 @@ func (g *group) pace(r *schemas.RequestRecord, failed bool) {
 		g.samples["tpot_ms"].AddCensored(tpot)
 		g.samples["max_gap_ms"].AddCensored(max(gap, silence))
 	case !failed:
+		if metrics.Paceless(r) {
+			g.paceless++
+			if len(r.Chunks) > 1 {
+				g.unspaced++
+			}
+		}
 		if hasTPOT {
 			g.samples["tpot_ms"].Add(tpot)
 		}
@@ -77,15 +85,34 @@ func (g *group) summaries(opts FoldOptions) map[string]schemas.Summary {
 	out := map[string]schemas.Summary{}
 	for _, d := range distributions {
 		s := metrics.Summarize(d.unit, g.samples[d.name])
+		switch d.name {
+		case "tpot_ms":
+			leftOut(&s, g.paceless, "tokens")
+		case "itl_chunk_ms", "max_gap_ms":
+			leftOut(&s, g.unspaced, "token events")
+		}
 		switch {
 		case d.name == "qos" && opts.SLO == nil:
 			s.Note = "no slo was given"
 		case d.name == "queue_ms" && s.N == 0:
 			s.Note = "no cap on the requests in flight made any wait"
-		case d.name == "itl_token_ms" && s.N == 0:
+		case d.name == "itl_token_ms" && s.N == 0 && s.Note == "":
 			s.Note = "the service does not tell how many tokens its events carry"
 		}
 		out[d.name] = s
 	}
 	return out
+}
+
+// leftOut notes requests that have no sample because what they sent has one time.
+func leftOut(s *schemas.Summary, n int, what string) {
+	if n == 0 {
+		return
+	}
+	s.Unknown = n
+	text := fmt.Sprintf("requests left out, since all their %s came at one time: %d", what, n)
+	if s.Note != "" {
+		text = s.Note + "; " + text
+	}
+	s.Note = text
 }

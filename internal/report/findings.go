@@ -52,7 +52,7 @@ func (f *fold) findings(res schemas.Result) []schemas.Finding {
 	add(f.opts.Simulated, "result.simulated", schemas.SeverityInfo, "",
 		"simulated: a model of a serving system gave these times; nothing was measured")
 	add(!res.Comparable, "result.speed", schemas.SeverityWarning, "compare qos only with results of the same speed",
-		"arrivals were replayed at speed %v: qos and attainment are not comparable with speed 1", f.opts.Speed)
+		"arrivals were replayed at speed %s: qos and attainment are not comparable with speed 1", schemas.Decimal(f.opts.Speed))
 	add(f.opts.Expected > 0 && c.Issued != f.opts.Expected, "result.records", schemas.SeverityError, "the log is not that of the whole schedule; run the stage again",
 		"%d requests were scheduled but there are %d records", f.opts.Expected, c.Issued)
 	add(c.Issued == 0, "result.empty", schemas.SeverityError, "check the workload and its window", "no request was issued")

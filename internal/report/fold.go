@@ -80,14 +80,14 @@ func Fold(records iter.Seq2[schemas.RequestRecord, error], opts FoldOptions) (sc
 
 func checkOptions(o FoldOptions) error {
 	if !(o.Speed > 0) || math.IsInf(o.Speed, 0) {
-		return fmt.Errorf("speed %v is not a positive number", o.Speed)
+		return fmt.Errorf("speed %s is not a positive number", schemas.Decimal(o.Speed))
 	}
 	if o.SLO == nil {
 		return nil
 	}
 	for _, ms := range []float64{o.SLO.TTFTMs, o.SLO.TPOTMs} {
 		if !(ms >= 0) || math.IsInf(ms, 0) {
-			return fmt.Errorf("slo target %v ms is not a non-negative number", ms)
+			return fmt.Errorf("slo target %s ms is not a non-negative number", schemas.Decimal(ms))
 		}
 	}
 	return nil
@@ -125,6 +125,9 @@ type group struct {
 	samples map[string]*metrics.Samples
 
 	sloMet, tokensOnTime, tokensDue int
+	// paceless counts requests with several tokens at one time, unspaced those among
+	// them whose tokens came in several events.
+	paceless, unspaced int
 }
 
 func newGroup() *group {

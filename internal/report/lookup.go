@@ -121,7 +121,7 @@ func statistic(s schemas.Summary, name, stat string) (float64, string, error) {
 		p, _ := strconv.ParseFloat(stat[1:], 64)
 		for _, row := range s.Percentiles {
 			if row.P == p && row.Above != nil {
-				return 0, s.Unit, fmt.Errorf("metric %q: the percentile falls among failed requests: it is above %v %s", name, *row.Above, s.Unit)
+				return 0, s.Unit, fmt.Errorf("metric %q: the percentile falls among failed requests: it is above %s %s", name, schemas.Decimal(*row.Above), s.Unit)
 			}
 			if row.P == p {
 				v = row.Value

@@ -94,7 +94,7 @@ func PanelResult(p schemas.Panel, slo schemas.SLO) schemas.Result {
 
 func loadRatio(a, b schemas.PanelSeries, target float64) schemas.Value {
 	if n := len(a.Points); a.Load == nil && b.Load != nil && n > 0 && a.Points[0].Y >= target {
-		return schemas.Value{Reason: fmt.Sprintf("more than %.3g: %s still stands at %s at the last point", a.Points[n-1].X / *b.Load, a.Name, axisText3(a.Points[n-1].Y))}
+		return schemas.Value{Reason: fmt.Sprintf("more than %s: %s still stands at %s at the last point", axisText3(a.Points[n-1].X / *b.Load), a.Name, axisText3(a.Points[n-1].Y))}
 	}
 	for _, s := range []schemas.PanelSeries{a, b} {
 		if s.Load == nil {
@@ -191,5 +191,5 @@ func panelRange(p schemas.Panel) (low, high float64) {
 	return low, high
 }
 
-func axisText(v float64) string  { return fmt.Sprintf("%.6g", v) }
-func axisText3(v float64) string { return fmt.Sprintf("%.3g", v) }
+func axisText(v float64) string  { return schemas.Rounded(v, 6) }
+func axisText3(v float64) string { return schemas.Rounded(v, 3) }

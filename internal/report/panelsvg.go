@@ -76,7 +76,7 @@ func svgAxes(b *strings.Builder, p schemas.Panel, x, y func(float64) float64) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", svgLeft+svgPlotW/2, svgTop+svgPlotH+34, escape(p.X))
 	fmt.Fprintf(b, `<text transform="translate(14 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", svgTop+svgPlotH/2, escape(p.Y))
 	fmt.Fprintf(b, `<line class="target" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(p.Target), y(p.Target))
-	fmt.Fprintf(b, `<text class="note" x="%d" y="%.1f" text-anchor="end">%.4g %%</text>`+"\n", svgWidth-svgRight, y(p.Target)-4, p.Target*100)
+	fmt.Fprintf(b, `<text class="note" x="%d" y="%.1f" text-anchor="end">%s %%</text>`+"\n", svgWidth-svgRight, y(p.Target)-4, schemas.Rounded(p.Target*100, 4))
 	fmt.Fprintf(b, `<text class="note" x="%d" y="%d">simulated: nothing was measured</text>`+"\n", svgLeft, svgHeight-4)
 }
 

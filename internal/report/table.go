@@ -16,6 +16,9 @@ const (
 	markAbove = ">"
 )
 
+// Unknown stands in tables for a number that there is not.
+const Unknown = "—"
+
 // Table writes results as aligned text, one block a stage: latencies, then rates,
 // with units and a legend of the marks that were used. Blocks of the emulated
 // engine say so.
@@ -91,7 +94,20 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 	latency.write(b, "  ")
 	b.WriteByte('\n')
 	rates.write(b, "  ")
+	b.WriteString(LeftOut(results))
 	writeClient(b, results)
+}
+
+// LeftOut says of results how many requests have no pace between their tokens, "" if
+// all have one. Each line ends with a line end.
+func LeftOut(results []schemas.StageResult) string {
+	var b strings.Builder
+	for _, r := range results {
+		if s := r.Result.Metrics["tpot_ms"]; s.Unknown > 0 {
+			fmt.Fprintf(&b, "%s %s: TPOT and the gaps leave out %d of %d requests that ended properly: all their tokens came at one time\n", r.Stage, trialLabel(r), s.Unknown, r.Result.Counts.OK)
+		}
+	}
+	return b.String()
 }
 
 func trialLabel(r schemas.StageResult) string {
@@ -100,7 +116,7 @@ func trialLabel(r schemas.StageResult) string {
 		label = "run"
 	}
 	for _, k := range sortedNames(r.Point) {
-		label += fmt.Sprintf(" %s=%v", k, r.Point[k])
+		label += fmt.Sprintf(" %s=%s", k, schemas.PlainText(r.Point[k]))
 	}
 	if r.Result.Emulated {
 		label += " emulated"
@@ -147,12 +163,12 @@ func percentileCell(s schemas.Summary, p float64, marks map[string]bool) string 
 		}
 		return text + " "
 	}
-	return "- "
+	return Unknown + " "
 }
 
 func rateCells(res schemas.Result, marks map[string]bool) []string {
 	qos := number(res.Metrics["qos"].Mean)
-	if !res.Comparable && qos != "-" {
+	if !res.Comparable && qos != Unknown {
 		qos += "!"
 		marks["!"] = true
 	}
@@ -174,7 +190,7 @@ func windowCells(w schemas.WindowResult) []string {
 
 func share(v schemas.Value) string {
 	if v.Value == nil {
-		return "-"
+		return Unknown
 	}
 	return strconv.FormatFloat(*v.Value*100, 'f', 1, 64) + "%"
 }
@@ -182,7 +198,7 @@ func share(v schemas.Value) string {
 // number prints a value with about four digits.
 func number(v *float64) string {
 	if v == nil {
-		return "-"
+		return Unknown
 	}
 	digits := 3
 	switch a := math.Abs(*v); {

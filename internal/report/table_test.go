@@ -40,7 +40,7 @@ func TestTable(t *testing.T) {
                                    E2E from schedule    1234   1234    2469   >60000*  90       2
 
   trial                            ok/issued     qos  slo met  req/s  out tok/s  makespan s  errors
-  t001 policy=lru rate=2 emulated      90/92  0.988!        -  3.200       4322       28.10    2.2%
+  t001 policy=lru rate=2 emulated      90/92  0.988!        —  3.200       4322       28.10    2.2%
 
 * too few samples for this percentile at 99 % confidence
 > the percentile falls among failed requests: it lies above this

@@ -27,6 +27,9 @@ type View struct {
 	Rows          []ViewRow `json:"rows"`
 	MaxOutputPerS float64   `json:"max_output_tokens_per_s"` // vllm: events in one-second buckets
 	MaxConcurrent int       `json:"max_concurrent_requests"` // vllm: requests that touch a one-second bucket
+	// AtOneTime counts completed requests with several tokens that all came at one
+	// time: the tool takes the gaps between them as 0, ours leave them out.
+	AtOneTime int `json:"requests_with_tokens_at_one_time,omitempty"`
 	// Aegaeon holds that system's own numbers.
 	Aegaeon        *AegaeonNumbers `json:"aegaeon,omitempty"`
 	details        []detail
@@ -128,6 +131,9 @@ func (v *View) add(p metrics.Peer, r *schemas.RequestRecord, slo *schemas.SLO) b
 	}
 	v.Completed++
 	d.output = p.Tokens(r)
+	if metrics.AtOneTime(r) && d.output > 1 {
+		v.AtOneTime++
+	}
 	v.InputTokens += int64(d.input)
 	v.OutputTokens += int64(d.output)
 	ttft, hasTTFT := p.TTFT(r)

@@ -119,6 +119,9 @@ func ViewText(names []string, views []View) string {
 			fmt.Fprintf(&b, ", goodput %.3f req/s", *v.GoodputPerS)
 		}
 		b.WriteByte('\n')
+		if v.AtOneTime > 0 {
+			fmt.Fprintf(&b, "  requests whose tokens all came at one time: %d; %s counts the gaps between those as 0, our own figures leave them out\n", v.AtOneTime, v.Tool)
+		}
 		if v.Aegaeon != nil {
 			b.WriteString(v.Aegaeon.text())
 		}

@@ -14,6 +14,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/internal/workload"
+	"assay/schemas"
 )
 
 // RequestsHeader is the form of a workload with every length and base model
@@ -132,7 +133,7 @@ func (in Input) Cut(from, to time.Duration, speed float64) (Input, error) {
 		return in, nil
 	}
 	if !(speed >= 1e-6 && speed <= 1e6) {
-		return Input{}, fmt.Errorf("workload: speed %v is out of range: want 1e-6 to 1e6", speed)
+		return Input{}, fmt.Errorf("workload: speed %s is out of range: want 0.000001 to 1000000", schemas.Decimal(speed))
 	}
 	if to != 0 && (from < 0 || to <= from) {
 		return Input{}, fmt.Errorf("workload: window [%s, %s) is empty: give a start of 0s or later and an end after it", from, to)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"assay/schemas"
 )
 
 // Wall is the clock on the wall: time 0 of the system is Origin, and Scale
@@ -60,7 +62,7 @@ type Live struct {
 // as the wall's.
 func NewLive(cfg Config, scale float64) (*Live, error) {
 	if !(scale > 0) || math.IsInf(scale, 0) {
-		return nil, fmt.Errorf("serving: time scale %v: want more than 0", scale)
+		return nil, fmt.Errorf("serving: time scale %s: want more than 0", schemas.Decimal(scale))
 	}
 	l := &Live{wall: Wall{Origin: time.Now(), Scale: scale}, calls: make(chan func()), stopped: make(chan struct{}), tickets: map[int]*Ticket{}, under: map[int]*request{}, firedMs: -1}
 	s, err := NewOn(l.wall, cfg)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"assay/internal/durable"
+	"assay/schemas"
 )
 
 const (
@@ -126,7 +127,7 @@ func average(avg *float64, samples []float64) (float64, error) {
 	sum := 0.0
 	for i, s := range samples {
 		if !(s > 0) || s > maxLatencyS {
-			return 0, fmt.Errorf("sample %d is %v s: want more than 0 and at most %v; measure the point again", i, s, maxLatencyS)
+			return 0, fmt.Errorf("sample %d is %s s: want more than 0 and at most %s; measure the point again", i, schemas.Decimal(s), schemas.Decimal(maxLatencyS))
 		}
 		sum += s
 	}
@@ -135,7 +136,7 @@ func average(avg *float64, samples []float64) (float64, error) {
 		return mean, nil
 	}
 	if !(math.Abs(*avg-mean) <= 1e-6*mean) {
-		return 0, fmt.Errorf("its average %v s is not that of its samples, %v s; measure the point again", *avg, mean)
+		return 0, fmt.Errorf("its average %s s is not that of its samples, %s s; measure the point again", schemas.Decimal(*avg), schemas.Decimal(mean))
 	}
 	return *avg, nil
 }

@@ -22,7 +22,7 @@ const (
 // CheckProcess says what is wrong with the description of a process.
 func CheckProcess(p schemas.ArrivalProcess) error {
 	if !(p.Rate >= 0) || math.IsInf(p.Rate, 0) {
-		return fmt.Errorf("arrival: rate = %v, want requests per second", p.Rate)
+		return fmt.Errorf("arrival: rate = %s, want requests per second", schemas.Decimal(p.Rate))
 	}
 	foreign := func(set bool, key, of string) error {
 		if set && p.Process != of {

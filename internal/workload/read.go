@@ -276,7 +276,7 @@ func (p *parser) account() {
 	first, span := p.first, time.Duration(p.last)
 	r.Verdict += fmt.Sprintf("; last at %s", span)
 	if d := p.last - first; d > 0 {
-		r.Verdict += fmt.Sprintf(", %.4g requests/s", float64(p.rows-1)/(float64(d)/1e9))
+		r.Verdict += fmt.Sprintf(", %s requests/s", schemas.Rounded(float64(p.rows-1)/(float64(d)/1e9), 4))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"assay/schemas"
 )
 
 // The shape of generated lengths: log-normal, exp(N(ln mean - sigma^2/2, sigma)),
@@ -52,7 +54,7 @@ func (s SynthSpec) check() error {
 	case s.Models < 1 || s.Models > maxSynthModels:
 		return fmt.Errorf("synth workload: models = %d, want 1 to %d", s.Models, maxSynthModels)
 	case !(s.RatePerModel > 0) || math.IsInf(s.RatePerModel, 0):
-		return fmt.Errorf("synth workload: rate = %v, want more than 0 requests per second and model", s.RatePerModel)
+		return fmt.Errorf("synth workload: rate = %s, want more than 0 requests per second and model", schemas.Decimal(s.RatePerModel))
 	case s.Duration < time.Millisecond || s.Duration > maxOffset:
 		return fmt.Errorf("synth workload: duration = %s, want 1ms to %s", s.Duration, maxOffset)
 	case s.InputMean < 1 || s.OutputMean < 1 || s.InputMean > maxTokens || s.OutputMean > maxTokens:
@@ -64,8 +66,8 @@ func (s SynthSpec) check() error {
 		return fmt.Errorf("synth workload: %w", err)
 	}
 	if n := float64(s.Models) * s.RatePerModel * s.Duration.Seconds(); n > DefaultMaxRows/2 {
-		return fmt.Errorf("synth workload: %d models at %v/s for %s are about %.0f requests, the limit is %d: lower one of them",
-			s.Models, s.RatePerModel, s.Duration, n, DefaultMaxRows/2)
+		return fmt.Errorf("synth workload: %d models at %s/s for %s are about %.0f requests, the limit is %d: lower one of them",
+			s.Models, schemas.Decimal(s.RatePerModel), s.Duration, n, DefaultMaxRows/2)
 	}
 	return nil
 }
@@ -98,8 +100,8 @@ func Synth(s SynthSpec) (Workload, error) {
 		}
 	}
 	if len(w.Requests) == 0 {
-		return Workload{}, fmt.Errorf("synth workload: no arrival of %d models at %v/s within %s: raise the rate or the duration, or change the seed",
-			s.Models, s.RatePerModel, s.Duration)
+		return Workload{}, fmt.Errorf("synth workload: no arrival of %d models at %s/s within %s: raise the rate or the duration, or change the seed",
+			s.Models, schemas.Decimal(s.RatePerModel), s.Duration)
 	}
 	w.Requests = byArrival(w.Requests)
 	for i := range w.Requests {
@@ -154,14 +156,14 @@ func length(r *rand.Rand, quantiles []float64, scale float64, mean int, sigma fl
 
 func checkQuantiles(name string, quantiles []float64, scale float64) error {
 	if !(scale >= 0) || scale > 1e3 {
-		return fmt.Errorf("%s_scale = %v, want more than 0 and at most 1000", name, scale)
+		return fmt.Errorf("%s_scale = %s, want more than 0 and at most 1000", name, schemas.Decimal(scale))
 	}
 	if len(quantiles) == 1 || len(quantiles) > maxQuantiles {
 		return fmt.Errorf("%s_quantiles has %d lengths, want 2 to %d", name, len(quantiles), maxQuantiles)
 	}
 	for i, q := range quantiles {
 		if !(q >= 1) || q > maxTokens || (i > 0 && q < quantiles[i-1]) {
-			return fmt.Errorf("%s_quantiles: length %d is %v, want 1 to %d tokens and none below the one before", name, i, q, maxTokens)
+			return fmt.Errorf("%s_quantiles: length %d is %s, want 1 to %d tokens and none below the one before", name, i, schemas.Decimal(q), maxTokens)
 		}
 	}
 	return nil

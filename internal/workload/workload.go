@@ -96,7 +96,7 @@ func (w Workload) Window(from, to time.Duration) (Workload, error) {
 // stay, so latencies relative to arrivals are not comparable with speed 1.
 func (w Workload) Speed(factor float64) (Workload, error) {
 	if math.IsNaN(factor) || factor < 1e-6 || factor > 1e6 {
-		return Workload{}, fmt.Errorf("workload: speed %v is out of range: want 1e-6 to 1e6", factor)
+		return Workload{}, fmt.Errorf("workload: speed %s is out of range: want 0.000001 to 1000000", schemas.Decimal(factor))
 	}
 	if factor == 1 {
 		return w, nil
@@ -106,7 +106,7 @@ func (w Workload) Speed(factor float64) (Workload, error) {
 	for i := range out.Requests {
 		at := math.Round(float64(out.Requests[i].AtNs) / factor)
 		if at > float64(math.MaxInt64/2) {
-			return Workload{}, fmt.Errorf("workload: speed %v puts request %s beyond the range of the clock", factor, out.Requests[i].ID)
+			return Workload{}, fmt.Errorf("workload: speed %s puts request %s beyond the range of the clock", schemas.Decimal(factor), out.Requests[i].ID)
 		}
 		out.Requests[i].AtNs = int64(at)
 	}

@@ -127,7 +127,7 @@ func arrivalText(h schemas.Schedule) string {
 	case h.Mode != schemas.ModeOpen:
 		return h.Mode + ": a request is sent when another ends"
 	case h.Process != nil:
-		return fmt.Sprintf("%s at %v requests/s, in open loop", h.Process.Process, h.Process.Rate)
+		return fmt.Sprintf("%s at %s requests/s, in open loop", h.Process.Process, schemas.Decimal(h.Process.Rate))
 	}
 	return h.Arrival + ": every arrival as the workload has it, in open loop"
 }

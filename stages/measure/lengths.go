@@ -127,8 +127,8 @@ func (l *lengths) findings(task *pipeline.Task, set schemas.Settings) []schemas.
 	} {
 		if x.s.share() > limit {
 			out = append(out, schemas.Finding{ID: x.id, Severity: schemas.SeverityWarning, Subject: "stage " + task.Node.ID, Remedy: x.remedy,
-				Message: fmt.Sprintf("the tokens of %s differ from those asked by %.4g of them (length_tolerance %v): %d of %d are exact, the largest difference is %d",
-					x.what, x.s.share(), limit, x.s.exact, x.s.n, x.s.maxAbs)})
+				Message: fmt.Sprintf("the tokens of %s differ from those asked by %s of them (length_tolerance %s): %d of %d are exact, the largest difference is %d",
+					x.what, schemas.Rounded(x.s.share(), 4), schemas.Decimal(limit), x.s.exact, x.s.n, x.s.maxAbs)})
 		}
 	}
 	return out

@@ -142,7 +142,7 @@ func verdict(ctx context.Context, task *pipeline.Task, set schemas.Settings, res
 		share = float64(failed) / float64(res.Counts.Issued)
 	}
 	if limit := set.Float("allow_errors"); share > limit {
-		return fmt.Errorf("%.4g of the requests failed, allow_errors is %v (%s): see the records' errors", share, limit, counts)
+		return fmt.Errorf("%s of the requests failed, allow_errors is %s (%s): see the records' errors", schemas.Rounded(share, 4), schemas.Decimal(limit), counts)
 	}
 	if err := lengthsKept(set, res); err != nil {
 		return err

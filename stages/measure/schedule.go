@@ -105,7 +105,7 @@ func (p *plan) seal(set schemas.Settings) error {
 			}
 		}
 		if h.Speed != 1 {
-			return fmt.Errorf("speed %v has no meaning in mode %s, where nothing arrives by itself: leave it out", h.Speed, h.Mode)
+			return fmt.Errorf("speed %s has no meaning in mode %s, where nothing arrives by itself: leave it out", schemas.Decimal(h.Speed), h.Mode)
 		}
 		for i := range p.requests {
 			p.requests[i].AtNs = 0

@@ -160,7 +160,7 @@ func (p *plan) arrivals(set schemas.Settings, prompts int) ([]int64, error) {
 		return nil, err
 	}
 	if speed := p.header.Speed; speed != 1 {
-		return nil, fmt.Errorf("speed %v is for workload files: change the rate of arrival instead", speed)
+		return nil, fmt.Errorf("speed %s is for workload files: change the rate of arrival instead", schemas.Decimal(speed))
 	}
 	return at, nil
 }

@@ -3,7 +3,10 @@ package measure
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"assay/internal/loadgen"
 	"assay/pipeline"
@@ -68,14 +71,14 @@ func (p *plan) sizePrompts(ctx context.Context, task *pipeline.Task, set schemas
 	p.header.Lengths = cal
 	fmt.Fprintf(task.Log, "%s\n", calibrationText(*cal))
 	if limit := set.Float("length_tolerance"); set.Bool("require_lengths") && seen.share() > limit {
-		return fmt.Errorf("require_lengths: prompts differ from their asked lengths by %.4g of them, by the service's own count, length_tolerance is %v: shorter prompts than its special tokens cannot be made; ask for others, or raise it", seen.share(), limit)
+		return fmt.Errorf("require_lengths: prompts differ from their asked lengths by %s of them, by the service's own count, length_tolerance is %s: shorter prompts than its special tokens cannot be made; ask for others, or raise it", schemas.Rounded(seen.share(), 4), schemas.Decimal(limit))
 	}
 	return nil
 }
 
 func calibrationText(c schemas.LengthCalibration) string {
 	if c.Style == schemas.TokenizeUsage {
-		return fmt.Sprintf("prompt lengths from the usage of %d requests: tokens per word %v, beside the words %v", c.Calls, c.PerWord, c.Fixed)
+		return fmt.Sprintf("prompt lengths from the usage of %d requests: tokens per word %s, beside the words %s", c.Calls, byModel(c.PerWord), byModel(c.Fixed))
 	}
 	return fmt.Sprintf("prompt lengths by the service's tokenizer (%s): %d calls, %d prompts counted, %d of %d exact, largest difference %d tokens",
 		c.Style, c.Calls, c.Counted, c.Exact, c.Asked, c.MaxAbsDiff)
@@ -212,7 +215,7 @@ func (b *byUsage) learn(ctx context.Context, model string) (fit, error) {
 	f := fit{perWord: (sums[long] - sums[short]) / float64(long-short)}
 	f.fixed = sums[short] - f.perWord*float64(short)
 	if f.perWord <= 0 {
-		return fit{}, fmt.Errorf("model %s counts %v tokens in %d words and %v in %d: its usage cannot be used", model, sums[short], short, sums[long], long)
+		return fit{}, fmt.Errorf("model %s counts %s tokens in %d words and %s in %d: its usage cannot be used", model, schemas.Decimal(sums[short]), short, schemas.Decimal(sums[long]), long)
 	}
 	return f, nil
 }
@@ -225,3 +228,12 @@ func (b *byUsage) account(c *schemas.LengthCalibration) {
 }
 
 func abs(n int) int { return max(n, -n) }
+
+// byModel lists numbers by model.
+func byModel(numbers map[string]float64) string {
+	var parts []string
+	for _, model := range slices.Sorted(maps.Keys(numbers)) {
+		parts = append(parts, model+" "+schemas.Rounded(numbers[model], 4))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -208,7 +208,7 @@ func (s *sweep) line(c *cell, at map[string]float64, axes map[string][]float64, 
 	}
 	for _, a := range schemas.SweepAxes {
 		if a != s.axis && len(axes[a]) > 1 {
-			name += fmt.Sprintf(" %s=%g", a, at[a])
+			name += " " + a + "=" + schemas.Decimal(at[a])
 		}
 	}
 	return name
@@ -222,7 +222,7 @@ func (s *sweep) simulate(ctx context.Context, task *pipeline.Task) error {
 	for _, c := range s.cells {
 		group.Go(func() error {
 			if err := c.run(ctx, s.tokens); err != nil {
-				return fmt.Errorf("%s at %s = %g: %w", c.series, s.axis, c.x, err)
+				return fmt.Errorf("%s at %s = %s: %w", c.series, s.axis, schemas.Decimal(c.x), err)
 			}
 			return nil
 		})

@@ -28,7 +28,7 @@ func (r rule) String() string {
 	if r.over == 0 {
 		return fmt.Sprintf("%d requests", r.count)
 	}
-	return fmt.Sprintf("E2E of the last %d requests within %v %% of their mean, after at most %d", r.over, r.within, r.count)
+	return fmt.Sprintf("E2E of the last %d requests within %s %% of their mean, after at most %d", r.over, schemas.Decimal(r.within), r.count)
 }
 
 // holds judges the E2E times so far, in milliseconds. spread is that of the last

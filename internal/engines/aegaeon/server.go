@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"assay/internal/durable"
+	"assay/schemas"
 )
 
 // Config is a whole configuration, defaults filled in.
@@ -168,7 +169,7 @@ func (c Config) check() error {
 	case s.RequestRoutingPolicy != "least-outstanding" && s.RequestRoutingPolicy != "round-robin":
 		return fmt.Errorf("server.request_routing_policy: %q: want least-outstanding or round-robin", s.RequestRoutingPolicy)
 	case !(s.ModelCacheSizeGB >= 0):
-		return fmt.Errorf("server.model_cache_size_gb: %v: want 0 or more", s.ModelCacheSizeGB)
+		return fmt.Errorf("server.model_cache_size_gb: %s: want 0 or more", schemas.Decimal(s.ModelCacheSizeGB))
 	}
 	if err := c.checkStartup(); err != nil {
 		return err
