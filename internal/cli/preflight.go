@@ -14,12 +14,19 @@ import (
 
 func preflightCommand() *command {
 	return &command{
-		name: "preflight", args: "FILE", summary: "check that everything an experiment needs is in place", minArgs: 1, maxArgs: 1,
-		details: "Runs the checks of the experiment and nothing else, as `assay run FILE\n--preflight-only` does. An experiment without a preflight stage gets the default\nchecks. Exit code 3 on an error, or on something that could not be learnt.",
+		name: "preflight", args: "FILE | --list [SUBJECT|ID...]", summary: "check that everything an experiment needs is in place", maxArgs: -1,
+		details: "Runs the checks of the experiment and nothing else, as `assay run FILE\n--preflight-only` does. An experiment without a preflight stage gets the default\nchecks. Exit code 3 on an error, or on something that could not be learnt.\n--list prints every check there is, or those of a subject, an ID or the beginning of one.",
 		example: "assay preflight aegaeon/replay --set workload=trace.csv",
 		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(),
+			&cli.BoolFlag{Name: "list", Usage: "print the checks there are, and check nothing"},
 			&cli.StringSliceFlag{Name: "allow-unknown", Usage: "let the check `ID` be unknown; again for another"}),
 		run: func(c *call) error {
+			if c.Bool("list") {
+				return listChecks(c, c.Args().Slice())
+			}
+			if n := c.Args().Len(); n != 1 {
+				return usagef("%d argument(s) given: want `assay preflight FILE`", n)
+			}
 			l, err := c.load()
 			if err != nil {
 				return err

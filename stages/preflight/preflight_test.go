@@ -85,6 +85,7 @@ func (s *stage) output(t *testing.T) []schemas.Finding {
 	if err := json.Unmarshal(b, &doc); err != nil {
 		t.Fatal(err)
 	}
+	inCatalog(t, doc.Findings)
 	return doc.Findings
 }
 
