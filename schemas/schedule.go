@@ -36,8 +36,11 @@ type Schedule struct {
 	// FirstUse says that the run started the service and had sent it nothing before.
 	FirstUse bool `json:"first_use,omitempty"`
 
-	Mode        string          `json:"mode,omitempty" jsonschema:"enum=open,enum=closed,enum=sequential,enum=switch"`
-	Seeds       *Seeds          `json:"seeds,omitempty"`
+	Mode  string `json:"mode,omitempty" jsonschema:"enum=open,enum=closed,enum=sequential,enum=switch"`
+	Seeds *Seeds `json:"seeds,omitempty"`
+	// Streams are the generators that were used: each starts somewhere else, also
+	// where the numbers of seeds are equal.
+	Streams     []SeedStream    `json:"streams,omitempty"`
 	Process     *ArrivalProcess `json:"process,omitempty"` // of a generated schedule in open loop
 	Input       *LengthSpec     `json:"input,omitempty"`   // of a generated schedule
 	Output      *LengthSpec     `json:"output,omitempty"`
@@ -59,6 +62,15 @@ type Seeds struct {
 	Assignment uint64 `json:"assignment"` // of models to requests
 	Content    uint64 `json:"content"`    // lengths and prompts
 	Order      uint64 `json:"order"`      // of prompts and of pairs of models
+}
+
+// SeedStream is one generator of random numbers.
+type SeedStream struct {
+	Seed    string `json:"seed" jsonschema:"enum=arrival,enum=assignment,enum=content,enum=order"` // which of the four
+	Purpose string `json:"purpose"`                                                                // what it draws; "N" stands for a request's index
+	// Start is the hex of the first eight bytes of SHA-256("assay/seed/v1\n", the seed's
+	// number as eight bytes, the purpose), with N = 0.
+	Start string `json:"start" jsonschema:"pattern=^[0-9a-f]{16}$"`
 }
 
 // ArrivalProcess describes arrivals. Rates are requests per second, over all models.

@@ -132,7 +132,7 @@ func (p *parser) settle() error {
 	if len(p.opts.Models) == 0 {
 		return p.lines.fail(1, 0, "this form names no models; give the models to assign its requests to")
 	}
-	p.rng = NewRand(p.opts.Seed, purposeAssign)
+	p.rng = NewRand(p.opts.Seed, PurposeAssign)
 	return nil
 }
 

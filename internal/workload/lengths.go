@@ -59,7 +59,7 @@ func lognormalLength(r *rand.Rand, d schemas.LengthSpec) int {
 
 // Assign returns a function that picks one of n models at random.
 func Assign(n int, seed uint64) func() int {
-	r := NewRand(seed, purposeAssign)
+	r := NewRand(seed, PurposeAssign)
 	return func() int { return r.IntN(n) }
 }
 

@@ -24,7 +24,7 @@ const (
 	maxTokens      = 10_000_000
 	maxOffset      = 366 * 24 * time.Hour
 	maxNameBytes   = 1024
-	purposeAssign  = "workload/assign-models"
+	PurposeAssign  = "workload/assign-models"
 )
 
 // What becomes of rows over a length limit.

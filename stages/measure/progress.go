@@ -1,6 +1,8 @@
 package measure
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"assay/internal/loadgen"
@@ -39,4 +41,28 @@ func (p *progress) tell(task *pipeline.Task) {
 		done = min(total, max(0, int64(now.Sub(p.anchor).Seconds())))
 	}
 	task.Progress(done, total, p.meter.Text(now))
+}
+
+// paceEvery is the least time between two words about how far a preparation is.
+const paceEvery = 200 * time.Millisecond
+
+// pace tells how far something is that comes before the first request.
+type pace struct {
+	task  *pipeline.Task
+	what  string
+	total int
+	next  time.Time
+}
+
+func newPace(task *pipeline.Task, what string, total int) *pace {
+	return &pace{task: task, what: what, total: total, next: time.Now().Add(paceEvery)}
+}
+
+// at tells that done are done, now and then. The error is the end of ctx.
+func (p *pace) at(ctx context.Context, done int) error {
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(paceEvery)
+		p.task.Progress(int64(done), int64(p.total), fmt.Sprintf("%s: %d of %d", p.what, done, p.total))
+	}
+	return context.Cause(ctx)
 }

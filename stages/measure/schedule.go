@@ -58,7 +58,7 @@ func makePlan(ctx context.Context, task *pipeline.Task, set schemas.Settings) (p
 	if err := p.sizePrompts(ctx, task, set); err != nil {
 		return plan{}, err
 	}
-	return p, p.seal(set)
+	return p, p.seal(ctx, task, set)
 }
 
 // seedsOf are the four seeds: the stage's own unless one is held. Every use draws
@@ -87,9 +87,9 @@ func ownContent(task *pipeline.Task) uint64 {
 }
 
 // seal completes the header and hashes what is planned.
-func (p *plan) seal(set schemas.Settings) error {
+func (p *plan) seal(ctx context.Context, task *pipeline.Task, set schemas.Settings) error {
 	h := &p.header
-	h.Requests, h.MaxInFlight = len(p.requests), set.Int("max_in_flight")
+	h.Requests, h.MaxInFlight, h.Streams = len(p.requests), set.Int("max_in_flight"), p.streams(set)
 	switch h.Mode {
 	case schemas.ModeClosed:
 		h.Concurrency = set.Int("concurrency")
@@ -112,7 +112,11 @@ func (p *plan) seal(set schemas.Settings) error {
 		}
 	}
 	hash := sha256.New()
+	told := newPace(task, "preparing prompts", len(p.requests))
 	for i := range p.requests {
+		if err := told.at(ctx, i); err != nil {
+			return err
+		}
 		r := &p.requests[i]
 		r.Index = i
 		r.PromptDigest = loadgen.PromptDigest(set.Text("api"), h.ContentSeed, *r)

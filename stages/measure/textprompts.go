@@ -50,7 +50,11 @@ func (p *plan) sizePrompts(ctx context.Context, task *pipeline.Task, set schemas
 	defer s.Close()
 	cal := &schemas.LengthCalibration{Style: asking.Tokenize.Style}
 	seen := spread{}
+	told := newPace(task, "asking for the lengths of prompts", len(texts))
 	for i, r := range texts {
+		if err := told.at(ctx, i); err != nil {
+			return err
+		}
 		words, counted, err := s.size(ctx, r)
 		if err != nil {
 			return fmt.Errorf("length of the prompt of request %s: %w", r.ID, err)
@@ -61,9 +65,6 @@ func (p *plan) sizePrompts(ctx context.Context, task *pipeline.Task, set schemas
 		if r.CountedTokens = counted; counted > 0 {
 			cal.Counted++
 			seen.add(counted, r.InputTokens)
-		}
-		if i%64 == 0 {
-			task.Progress(int64(i), int64(len(texts)), "prompts sized")
 		}
 	}
 	s.account(cal)
