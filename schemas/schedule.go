@@ -70,7 +70,7 @@ type SeedStream struct {
 	Purpose string `json:"purpose"`                                                                // what it draws; "N" stands for a request's index
 	// Start is the hex of the first eight bytes of SHA-256("assay/seed/v1\n", the seed's
 	// number as eight bytes, the purpose), with N = 0.
-	Start string `json:"start" jsonschema:"pattern=^[0-9a-f]{16}$"`
+	Start string `json:"start"`
 }
 
 // ArrivalProcess describes arrivals. Rates are requests per second, over all models.
