@@ -20,6 +20,7 @@ const (
 	ReportV1        = "assay/report/v1"
 	ProbeV1         = "assay/probe/v1"
 	LoadV1          = "assay/load/v1"
+	CompareV1       = "assay/compare/v1"
 	ResultV1        = "assay/result/v1"
 )
 

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the committed JSON Schemas")
 var produced = map[string]any{
 	"plan": Plan{}, "findings": Findings{}, "finding": Finding{}, "stage-record": StageRecord{},
 	"request-record": RequestRecord{}, "schedule": Schedule{}, "scheduled-request": ScheduledRequest{},
-	"tree": Tree{}, "run": Run{}, "report": Report{}, "result": Result{}, "preimage": Preimage{}, "probe": Probe{}, "load": Load{},
+	"tree": Tree{}, "run": Run{}, "report": Report{}, "result": Result{}, "preimage": Preimage{}, "probe": Probe{}, "load": Load{}, "compare": Comparison{},
 }
 
 func TestSchemas(t *testing.T) {

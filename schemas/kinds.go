@@ -87,6 +87,7 @@ func Kinds() []KindSpec {
 			{Name: "duration", Type: TypeDuration, Doc: "span of generated arrivals, instead of requests; closed loop: no request is begun after this time"},
 			{Name: "at_end", Type: TypeString, Enum: []string{"drain", "cut"}, Doc: "closed loop with duration: requests in flight when it is over are waited for (drain, the default) or cancelled and counted apart (cut)"},
 			{Name: "rounds", Type: TypeInt, Default: 1.0, Min: bound(1), Max: bound(1000), Doc: "mode switch: times that each ordered pair is visited"},
+			{Name: "steady", Type: TypeInt, Min: bound(1), Max: bound(1000), Doc: "mode switch: requests that follow each switch at once, to the same model: phase steady"},
 			{Name: "concurrency", Type: TypeInt, Min: bound(1), Max: bound(60000), Doc: "closed loop: requests in flight"},
 			{Name: "max_in_flight", Type: TypeInt, Min: bound(1), Max: bound(60000), Doc: "open loop: most requests in flight; one that is due waits, and queue_ms tells how long"},
 			lengthField("input", "prompt lengths of generated requests, tokens"),

@@ -50,6 +50,9 @@ func MeasureMode(config map[string]any) (string, error) {
 	default:
 		err = fmt.Errorf("mode %q: want open, closed, sequential or switch", mode)
 	}
+	if err == nil && mode != ModeSwitch && set.Has("steady") {
+		err = errors.New("steady belongs to mode switch: it is how many requests follow each switch")
+	}
 	if err == nil && set.Has("turns") && !set.Has("prompts") {
 		err = errors.New("turns belongs to prompts: a file of conversations")
 	}

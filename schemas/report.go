@@ -81,6 +81,10 @@ type Result struct {
 	Findings   []Finding     `json:"findings"`
 	// Panel is the chart of a sweep, whose result has no distributions.
 	Panel *Panel `json:"panel,omitempty"`
+	// Switches is what a run in mode switch measured for every ordered pair of models.
+	Switches *SwitchMatrix `json:"switches,omitempty"`
+	// Comparison is what a compare stage found; its result has no distributions.
+	Comparison *Comparison `json:"comparison,omitempty"`
 	// Client says how far the client that measured this can be believed.
 	Client *ClientVerdict `json:"client,omitempty"`
 	// Observed is what was seen of the service and its host meanwhile.

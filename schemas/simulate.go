@@ -7,7 +7,9 @@ const StampSimulated = "simulated"
 
 // GivesResult says whether stages of the kind publish a result: result.json with
 // conditions.json beside it, which the report, claims and tables are made from.
-func GivesResult(kind string) bool { return kind == "measure" || kind == "simulate" || kind == "sweep" }
+func GivesResult(kind string) bool {
+	return kind == "measure" || kind == "simulate" || kind == "sweep" || kind == "compare"
+}
 
 // readFields say how simulate reads a workload file; they are those of measure.
 func readFields() []Field {

@@ -40,6 +40,9 @@ func reportText(rep schemas.Report) string {
 	if len(rep.Results) > 0 {
 		b.WriteString(resultTable(rep) + panels(rep.Results))
 	}
+	if text := report.SwitchesText(rep.Results); text != "" {
+		b.WriteString("\n" + text)
+	}
 	if seen := report.ObservedText(rep.Results); seen != "" {
 		b.WriteString("\n" + seen)
 	}

@@ -109,6 +109,7 @@ type fold struct {
 	full, steady *span // nil without a course
 	steadyGroup  *group
 	phases       map[phaseKey]*group
+	switches     switchRows
 	atEnd        map[string]int
 }
 

@@ -41,6 +41,9 @@ func CheckMetric(name string) error {
 	if isPanelName(name) {
 		return nil
 	}
+	if isSwitchName(name) {
+		return checkSwitchName(name)
+	}
 	names := MetricNames()
 	if rest, ok := strings.CutPrefix(name, steadyPrefix); ok {
 		names = steadyNames()
@@ -70,6 +73,9 @@ func CheckMetric(name string) error {
 func Lookup(res schemas.Result, name string) (value float64, unit string, err error) {
 	if err := CheckMetric(name); err != nil {
 		return 0, "", err
+	}
+	if isSwitchName(name) {
+		return switchNumber(res.Switches, name)
 	}
 	values, summaries := res.Values, res.Metrics
 	if rest, ok := strings.CutPrefix(name, steadyPrefix); ok {

@@ -95,6 +95,7 @@ func writeStage(b *strings.Builder, results []schemas.StageResult, marks map[str
 	b.WriteByte('\n')
 	rates.write(b, "  ")
 	b.WriteString(LeftOut(results))
+	b.WriteString(SwitchesText(results))
 	writeClient(b, results)
 }
 

@@ -93,6 +93,9 @@ func (f *fold) parts(r *schemas.RequestRecord) []*group {
 		}
 	}
 	phase := f.phase(r)
+	if r.Phase != "" || r.SwitchFrom != "" {
+		f.switches.add(r, phase)
+	}
 	if phase == "" {
 		return out
 	}
@@ -153,6 +156,7 @@ func (f *fold) windows(res *schemas.Result) {
 		g := f.phases[k]
 		res.Phases = append(res.Phases, schemas.PhaseResult{Phase: k.phase, SwitchFrom: k.from, Model: k.model, Counts: g.counts, Metrics: g.summaries(f.opts)})
 	}
+	res.Switches = f.switches.matrix()
 	c := f.opts.Course
 	if c == nil {
 		return

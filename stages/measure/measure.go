@@ -294,6 +294,9 @@ func writeResult(task *pipeline.Task, res schemas.Result, conds []schemas.Condit
 	if err != nil {
 		return err
 	}
+	if err := writeSwitches(dir, task.Node.ID, res); err != nil {
+		return err
+	}
 	if err := durable.WriteFile(filepath.Join(dir, ConditionsFile), append(c, '\n'), 0o644); err != nil {
 		return &pipeline.InfraError{Op: "write conditions", Err: err}
 	}

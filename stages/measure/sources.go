@@ -188,7 +188,7 @@ func (p *plan) lengths(set schemas.Settings, key string, note **schemas.LengthSp
 
 // switches visits every ordered pair of models. The first use of a model that no
 // warm-up touched is cold, every other one a switch; the first request of all
-// follows no other.
+// follows no other. Requests that follow a switch at once are steady.
 func (p *plan) switches(set schemas.Settings, warm bool) error {
 	if len(p.models) < 2 {
 		return fmt.Errorf("mode switch needs two models or more, there is %d", len(p.models))
@@ -203,15 +203,21 @@ func (p *plan) switches(set schemas.Settings, warm bool) error {
 	}
 	p.header.WorkloadForm = "generated"
 	used, before := map[int]bool{}, ""
-	for i, m := range workload.Switches(len(p.models), set.Int("rounds"), p.header.Seeds.Order) {
-		p.add(strconv.Itoa(i), 0, p.models[m], input(), output(), workload.Prompt{})
-		r := &p.requests[i]
+	for _, m := range workload.Switches(len(p.models), set.Int("rounds"), p.header.Seeds.Order) {
+		add := func() *loadgen.Request {
+			p.add(strconv.Itoa(len(p.requests)), 0, p.models[m], input(), output(), workload.Prompt{})
+			return &p.requests[len(p.requests)-1]
+		}
+		r := add()
 		r.SwitchFrom = before
 		switch {
 		case !used[m] && !warm:
 			r.Phase = schemas.PhaseCold
 		case before != "":
 			r.Phase = schemas.PhaseSwitch
+		}
+		for range set.Int("steady") {
+			add().Phase = schemas.PhaseSteady
 		}
 		used[m], before = true, p.models[m]
 	}

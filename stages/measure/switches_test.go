@@ -1,0 +1,59 @@
+package measure
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/report"
+	"assay/schemas"
+)
+
+// TestSwitchesOfAServingSystem: on devices that hold one model, a request that follows
+// another model's takes longer by the time of a switch, for every ordered pair, and the
+// steady ones after it do not.
+func TestSwitchesOfAServingSystem(t *testing.T) {
+	var models []any
+	for _, m := range []string{"a", "b", "c"} {
+		models = append(models, map[string]any{"name": m, "base": "qwen2.5-7b"})
+	}
+	e := startEngine(t, map[string]any{"personality": "aegaeon", "time_scale": 20.0, "models": models, "serving": map[string]any{"policy": "aegaeon", "workers": 2.0, "prefill_workers": 1.0}}, func() {})
+	s := generated(t, e, "", map[string]any{"mode": "switch", "steady": 2.0, "rounds": 2.0, "input": fixed(32), "output": fixed(4)})
+	s.task.Experiment.Stage["warm"] = schemas.StageDef{Kind: "load", Service: s.task.Experiment.Stage[s.task.Node.Stage].Service}
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	res := s.result(t)
+	m := res.Switches
+	if m == nil || len(m.Cells) != 6 || len(s.records(t)) != 13*3 || m.Excluded["first"] != 1 {
+		t.Fatalf("%+v, %d records", m, len(s.records(t)))
+	}
+	for _, c := range m.Cells {
+		// 14 GB at 16 GB/s is 0.9 s, 20 times as fast 44 ms, on the prefill device before the
+		// first token and on the decode device after it.
+		cost, steady := c.Metrics["cost_ttft_ms"], c.Metrics["steady_ttft_ms"]
+		if c.Visits != 2 || steady.N != 4 || cost.N != 2 || *cost.Mean < 35 || *cost.Mean > 80 || *c.Metrics["cost_e2e_ms"].Mean < 70 || *steady.Mean > 25 {
+			t.Errorf("%s to %s: cost %v ms, steady %v ms, %+v", c.From, c.To, *cost.Mean, *steady.Mean, c)
+		}
+	}
+	dir := filepath.Join(s.task.Dir, "outputs", OutputResult)
+	text, err := os.ReadFile(filepath.Join(dir, SwitchTextFile))
+	if err != nil || !strings.Contains(string(text), "switch TTFT, ms: from (row) to (column)") {
+		t.Errorf("%v: %s", err, text)
+	}
+	for _, metric := range report.SwitchMetrics {
+		name := "switch-" + strings.TrimSuffix(metric, "_ms") + ".svg"
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(b), "emulated") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSteadyBelongsToSwitch(t *testing.T) {
+	_, err := schemas.MeasureMode(map[string]any{"mode": "sequential", "requests": 2.0, "input": fixed(1), "output": fixed(1), "steady": 2.0})
+	if err == nil || !strings.Contains(err.Error(), "steady belongs to mode switch") {
+		t.Error(err)
+	}
+}
