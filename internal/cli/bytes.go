@@ -23,7 +23,7 @@ func (c *call) byteProgress() (show func(archive.Progress), done func()) {
 	if c.quiet {
 		return nil, func() {}
 	}
-	if !isTerminal(c.stderr) {
+	if !drawsOn(c.stderr) {
 		p := newPlainProgress(c.stderr, plainEvery)
 		return p.show, p.close
 	}
@@ -97,7 +97,7 @@ func (b *byteBar) show(p archive.Progress) {
 
 func (b *byteBar) begin(p archive.Progress) {
 	if b.pool == nil {
-		b.pool = mpb.New(mpb.WithOutput(b.out), mpb.WithWidth(48), mpb.WithAutoRefresh())
+		b.pool = newPool(b.out)
 	}
 	counts, unit, format := decor.CountersKibiByte("% .1f/% .1f"), any(decor.SizeB1024(0)), "% .1f"
 	if p.Counts() {

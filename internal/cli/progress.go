@@ -3,21 +3,19 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/sys/unix"
 
 	"assay/pipeline"
 	"assay/schemas"
 )
 
-// progress shows what a run does while it does it: bars on a terminal, short
-// lines elsewhere, nothing with --quiet.
+// progress shows what a run does while it does it: bars on a terminal that can draw
+// them, short lines elsewhere, nothing with --quiet.
 type progress interface {
 	event(pipeline.Event)
 	close()
@@ -27,19 +25,10 @@ func (c *call) progress() progress {
 	switch {
 	case c.quiet:
 		return silent{}
-	case isTerminal(c.stderr):
+	case drawsOn(c.stderr):
 		return newBars(c.stderr)
 	}
 	return newLines(c.stderr, time.Now)
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil && size.Col > 0 // bars do not fit into one without columns, as some CI systems give
 }
 
 type silent struct{}
@@ -139,7 +128,7 @@ type bars struct {
 }
 
 func newBars(w io.Writer) *bars {
-	return &bars{began: time.Now(), pool: mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())}
+	return &bars{began: time.Now(), pool: newPool(w)}
 }
 
 func (b *bars) event(ev pipeline.Event) {
