@@ -24,7 +24,11 @@ func findingText(f schemas.Finding, indent string) string {
 	fmt.Fprintf(&b, "%s%-8s %s: %s [%s]\n", indent, f.Severity, safeName(f.Subject), f.Message, f.ID)
 	more := indent + strings.Repeat(" ", 9)
 	if f.File != "" && f.Line > 0 {
-		fmt.Fprintf(&b, "%sat %s:%d:%d\n", more, safeName(f.File), f.Line, f.Column)
+		fmt.Fprintf(&b, "%sat %s:%d", more, safeName(f.File), f.Line)
+		if f.Column > 0 {
+			fmt.Fprintf(&b, ":%d", f.Column)
+		}
+		b.WriteByte('\n')
 	}
 	if f.Blob != "" {
 		fmt.Fprintf(&b, "%sblob %s\n", more, f.Blob)

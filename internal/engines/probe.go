@@ -143,7 +143,7 @@ func (p *prober) models(ctx context.Context) (names []string, isEmulated bool, e
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, isEmulated, fmt.Errorf("GET %s: not a list of models: %w", path, err)
+		return nil, isEmulated, fmt.Errorf("GET %s: not a list of models: %w", path, schemas.PlainJSON(err))
 	}
 	if len(list.Data) > maxModelCount {
 		return nil, isEmulated, fmt.Errorf("GET %s: %d models, more than %d", path, len(list.Data), maxModelCount)

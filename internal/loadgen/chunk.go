@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"assay/schemas"
 )
 
 // document is what is read of a streamed JSON event; other keys are ignored.
@@ -88,7 +90,7 @@ func parseEvent(ev Event) (piece, error) {
 	}
 	var doc document
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return piece{}, fmt.Errorf("an event is not the expected JSON: %w", plainJSON(err))
+		return piece{}, fmt.Errorf("an event is not the expected JSON: %w", schemas.PlainJSON(err))
 	}
 	if len(doc.Error) > 0 && string(doc.Error) != "null" {
 		return piece{errText: errorText(doc.Error)}, nil

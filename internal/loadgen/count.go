@@ -1,8 +1,6 @@
 package loadgen
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -54,22 +52,4 @@ func (t *toldUsage) read() (*usage, error) {
 		return nil, fmt.Errorf("usage.completion_tokens is %w", err)
 	}
 	return &usage{PromptTokens: prompt, CompletionTokens: completion}, nil
-}
-
-// plainJSON words what encoding/json says about a value of a wrong type, without
-// the names of this program's own types.
-func plainJSON(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	want := map[string]string{"int": "a whole number", "string": "a text", "slice": "a list", "struct": "an object", "ptr": "an object"}[wrong.Type.Kind().String()]
-	if want == "" {
-		want = "another type"
-	}
-	field := wrong.Field
-	if field == "" {
-		field = "it"
-	}
-	return fmt.Errorf("%s holds %s: want %s", field, wrong.Value, want)
 }

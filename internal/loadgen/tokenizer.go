@@ -146,7 +146,7 @@ func countOf(answer []byte) (int, error) {
 		Tokens []json.RawMessage `json:"tokens"`
 	}
 	if err := json.Unmarshal(answer, &doc); err != nil {
-		return 0, fmt.Errorf("not the answer of a tokenizer: %w", plainJSON(err))
+		return 0, fmt.Errorf("not the answer of a tokenizer: %w", schemas.PlainJSON(err))
 	}
 	switch {
 	case doc.Count != nil:

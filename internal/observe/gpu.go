@@ -58,7 +58,7 @@ func ParseGPUPower(b []byte) ([]GPU, error) {
 		} `json:"gpus"`
 	}
 	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("not a list of GPUs: %w", err)
+		return nil, fmt.Errorf("not a list of GPUs: %w", schemas.PlainJSON(err))
 	}
 	if len(doc.GPUs) == 0 {
 		return nil, errors.New("the service lists no GPU: nvidia-smi failed or is missing on its host")

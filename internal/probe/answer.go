@@ -46,7 +46,10 @@ func answer(r *schemas.RequestRecord, prompt string, heard *ear) schemas.ProbeRe
 	heard.mu.Lock()
 	defer heard.mu.Unlock()
 	if b := heard.texts[r.Index]; b != nil {
-		a.Text, a.TextCut = heard.opts.hide(strings.ToValidUTF8(b.String(), "\uFFFD")), heard.cut[r.Index]
+		a.Text, a.TextCut = strings.ToValidUTF8(heard.opts.hide(b.String()), "\uFFFD"), heard.cut[r.Index]
+		if len(a.Text) > maxText {
+			a.Text, a.TextCut = strings.ToValidUTF8(a.Text[:maxText], ""), true
+		}
 	}
 	return a
 }

@@ -21,8 +21,10 @@ import (
 const (
 	// MaxRequests is the most that a timed probe sends: more are for a measurement.
 	MaxRequests = 100_000
-	// maxText is what is kept of an answer's text.
-	maxText = 1 << 20
+	// maxText is what is kept of an answer's text. It is cut when secrets are out of it,
+	// for a part of one could not be told; maxHeard is what is taken until then.
+	maxText  = 1 << 20
+	maxHeard = maxText + 64<<10
 	// lead is between the decision to start and the zero of all stamps.
 	lead = 50 * time.Millisecond
 )
@@ -93,6 +95,8 @@ func NewPlan(o Options) (*Plan, error) {
 		Requests: len(at), Seeds: &schemas.Seeds{Arrival: o.Seed, Assignment: o.Seed, Content: o.Seed, Order: o.Seed},
 	}
 	if o.Timed() {
+		start := fmt.Sprintf("%016x", workload.SubSeed(o.Seed, "arrival/"+poisson))
+		p.header.Streams = []schemas.SeedStream{{Seed: "arrival", Purpose: "arrival/" + poisson, Start: start}}
 		p.header.Arrival, p.header.Mode, p.header.Process = poisson, schemas.ModeOpen, &schemas.ArrivalProcess{Process: poisson, Rate: o.Rate}
 	}
 	p.header.RequestsDigest, err = digest(p.requests)
@@ -229,7 +233,7 @@ func (e *ear) text(index int, piece []byte) {
 		b = &strings.Builder{}
 		e.texts[index] = b
 	}
-	if n := maxText - b.Len(); len(piece) > n {
+	if n := maxHeard - b.Len(); len(piece) > n {
 		piece, e.cut[index] = piece[:n], true
 	}
 	b.Write(piece)

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"assay/internal/loadgen"
+	"assay/internal/redact"
 	"assay/internal/report"
 	"assay/schemas"
 )
@@ -212,6 +214,24 @@ func TestNoPlan(t *testing.T) {
 	} {
 		if _, err := NewPlan(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+}
+
+// TestASecretThatIsSaidBack comes over two events, encoded, and where the text is cut.
+func TestASecretThatIsSaidBack(t *testing.T) {
+	const key = "sk-live-4f9a7c2e81d0b356"
+	coded := base64.StdEncoding.EncodeToString([]byte("Bearer " + key))
+	for name, before := range map[string]int{"short": 3, "at the cut": maxText - 10} {
+		var events []string
+		for _, text := range []string{strings.Repeat("x", before), key[:9], key[9:], " " + coded[:13], coded[13:]} {
+			events = append(events, fmt.Sprintf(`{"choices":[{"delta":{"content":%q}}]}`, text))
+		}
+		events = append(events, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+		doc, _ := one(t, Options{ID: "x", BaseURL: chat(t, events...), Models: []string{"m"}, API: loadgen.APIChat, MaxTokens: 9, Hide: redact.New(map[string]string{key: "***"}).String})
+		a := doc.Requests[0]
+		if a.Outcome != schemas.OutcomeOK || strings.Contains(a.Text, key[:4]) || strings.Contains(a.Text, coded[12:20]) || !strings.Contains(a.Text, "x***") || len(a.Text) > maxText || a.TextCut != (before > 3) {
+			t.Errorf("%s: %s, %d bytes, cut %v: ...%q", name, a.Outcome, len(a.Text), a.TextCut, a.Text[max(0, len(a.Text)-80):])
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"assay/schemas"
 )
 
 // jsonLine is a line of any of the JSONL forms. Other keys are not looked at.
@@ -61,7 +63,7 @@ func (p *parser) jsonRows() (func(string) error, error) {
 func (p *parser) jsonLine(line string) (jsonLine, error) {
 	var l jsonLine
 	if err := json.Unmarshal([]byte(line), &l); err != nil {
-		return l, p.lines.fail(p.lines.n, 0, "not a JSON object of this form: %v", err)
+		return l, p.lines.fail(p.lines.n, 0, "not a JSON object of this form: %v", schemas.PlainJSON(err))
 	}
 	return l, nil
 }
@@ -178,7 +180,8 @@ func (p *parser) shareGPT() error {
 		var c conversation
 		before := dec.InputOffset()
 		if err := dec.Decode(&c); err != nil {
-			return final("entry %d: %v", p.rows+p.w.Reading.Failed, err)
+			p.lines.n = at.lineOf(dec.InputOffset())
+			return final("entry %d: %v", p.rows+p.w.Reading.Failed, schemas.PlainJSON(err))
 		}
 		p.lines.n = at.lineOf(dec.InputOffset())
 		if dec.InputOffset()-before > maxJSONBytes {

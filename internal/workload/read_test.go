@@ -211,3 +211,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestRowsOfAWrongTypeInPlainWords: the file and the line, and none of this program's
+// own names.
+func TestRowsOfAWrongTypeInPlainWords(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a.jsonl": {"{\"timestamp\":0,\"input_length\":3,\"output_length\":4}\n{\"timestamp\":1,\"input_length\":\"x\",\"output_length\":4}\n", "a.jsonl:2: not a JSON object of this form: input_length holds string: want a whole number"},
+		"b.jsonl": {"{\"prompt\":\"a\"}\n{\"prompt\":7}\n", "b.jsonl:2: not a JSON object of this form: prompt holds number: want a text"},
+		"c.json":  {"[{\"id\":\"a\",\"conversations\":[{\"from\":\"human\",\"value\":\"hi\"},{\"from\":\"gpt\",\"value\":\"yo\"}]},\n\n{\"id\":\"b\",\"conversations\":7}]", "c.json:3: entry 1: conversations holds number: want a list"},
+	} {
+		_, err := Read(strings.NewReader(c.text), Options{Name: name, Models: []string{"m"}, Turns: 1})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
