@@ -28,6 +28,9 @@ type ClientVerdict struct {
 	BusiestCore    *float64 `json:"busiest_core,omitempty"`
 	ClockSteps     int64    `json:"clock_steps"` // times that the wall clock was set
 	Predialled     int      `json:"predialled"`
+	// Reconnects counts requests that went out again because the service had closed the
+	// idle connection that they were sent on.
+	Reconnects int64 `json:"reconnects,omitempty" jsonschema:"minimum=0"`
 	// Priority of the threads that send and read: real-time, nice (above ordinary) or
 	// normal, as the system permitted; empty if there were none.
 	Priority    string       `json:"priority,omitempty"`

@@ -75,6 +75,11 @@ type RequestRecord struct {
 	DispatchedNs   *int64 `json:"dispatched_ns,omitempty"`
 	ConnAcquiredNs *int64 `json:"conn_acquired_ns,omitempty"`
 	ConnReused     *bool  `json:"conn_reused,omitempty"`
+	// Reconnects counts how often the request went out again, on a new connection,
+	// because the idle one that it was sent on was closed with nothing answered.
+	// DispatchedNs is that of the first send; ConnAcquiredNs, ConnReused and
+	// WroteRequestNs are those of the last.
+	Reconnects     int    `json:"reconnects,omitempty" jsonschema:"minimum=0"`
 	WroteRequestNs *int64 `json:"wrote_request_ns,omitempty"`
 	FirstByteNs    *int64 `json:"first_byte_ns,omitempty"`
 	FirstEventNs   *int64 `json:"first_event_ns,omitempty"`

@@ -76,8 +76,7 @@ func classify(ctx context.Context, err error, connected bool, during string) *fa
 			return &fault{schemas.OutcomeReset, "the connection broke while " + during + ": " + text}
 		}
 	}
-	// net/http has no exported error for these.
-	if strings.Contains(text, "server closed idle connection") || strings.Contains(text, "closed network connection") {
+	if brokenIdle(err) || strings.Contains(text, "closed network connection") {
 		return &fault{schemas.OutcomeReset, "the connection broke while " + during + ": " + text}
 	}
 	return &fault{schemas.OutcomeProtocolError, "not HTTP as expected while " + during + ": " + text}

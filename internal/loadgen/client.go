@@ -112,6 +112,7 @@ type Client struct {
 	extra    []byte
 	hide     *redact.Secrets // header values that must not reach a text
 	http     *http.Transport
+	again    *http.Transport // makes a connection for each request
 	inFlight atomic.Int64
 
 	wireMu      sync.Mutex
@@ -161,7 +162,8 @@ func New(opts Options) (*Client, error) {
 		c.keepStamps = keepStamping()
 		c.stamping = c.keepStamps != nil
 	}
-	c.http = c.transport()
+	c.http, c.again = c.transport(), c.transport()
+	c.again.DisableKeepAlives, c.again.DialContext = true, c.dialNew
 	if c.opts.Watch != nil {
 		c.opts.Watch.client = c
 	}

@@ -84,10 +84,10 @@ func TestRequestOnTheWire(t *testing.T) {
 		opts Options
 		want seen
 	}{
-		{Options{Held: true}, seen{path: "/v1/completions", body: with(map[string]any{"prompt": ids, "ignore_eos": true})}},
-		{Options{API: APIChat, Extra: map[string]any{"min_p": 0}}, seen{path: "/v1/chat/completions", body: with(map[string]any{"min_p": 0.0,
+		{Options{Held: true}, seen{encoding: "identity", path: "/v1/completions", body: with(map[string]any{"prompt": ids, "ignore_eos": true})}},
+		{Options{API: APIChat, Extra: map[string]any{"min_p": 0}}, seen{encoding: "identity", path: "/v1/chat/completions", body: with(map[string]any{"min_p": 0.0,
 			"messages": []any{map[string]any{"role": "user", "content": workload.PromptText(9, 0, 5, workload.Prompt{})}}})}},
-		{Options{Headers: http.Header{"authorization": {"Bearer secret-token"}}}, seen{path: "/v1/completions", auth: "Bearer secret-token", body: with(map[string]any{"prompt": ids})}},
+		{Options{Headers: http.Header{"authorization": {"Bearer secret-token"}}}, seen{encoding: "identity", path: "/v1/completions", auth: "Bearer secret-token", body: with(map[string]any{"prompt": ids})}},
 	} {
 		c.opts.BaseURL, c.opts.ContentSeed, c.want.agent = url+"/v1/", 9, "assay"
 		r := newClient(t, c.opts).Do(context.Background(), request(0, 3))
@@ -225,8 +225,9 @@ func TestSplitUTF8(t *testing.T) {
 	}
 }
 
-// A kept connection that the server closed is a reset, and never sent again.
-func TestNeverRetries(t *testing.T) {
+// A kept connection that the server closed is tried once more on a new one, and no
+// more than that.
+func TestRetriesOnceOnly(t *testing.T) {
 	var posts atomic.Int64
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if posts.Add(1) == 1 {
@@ -240,7 +241,7 @@ func TestNeverRetries(t *testing.T) {
 	})
 	c := newClient(t, Options{BaseURL: url})
 	first, second := c.Do(context.Background(), request(0, 3)), c.Do(context.Background(), request(1, 3))
-	if first.Outcome != schemas.OutcomeOK || second.Outcome != schemas.OutcomeReset || !*second.ConnReused || posts.Load() != 2 {
+	if first.Outcome != schemas.OutcomeOK || second.Outcome != schemas.OutcomeReset || *second.ConnReused || second.Reconnects != 1 || posts.Load() != 3 {
 		t.Errorf("%s, %s %q, %d requests", first.Outcome, second.Outcome, second.Error, posts.Load())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 	chunkBytes = 64
 
 	maxErrorBody = 4 << 10
+	maxNamed     = 60 // bytes of a name that the service chose
 	// After [DONE] the connection is only worth this much for its reuse.
 	drainLimit = time.Second
 	drainBytes = 64 << 10
@@ -46,7 +48,7 @@ func (c *Client) newRecord(req Request) schemas.RequestRecord {
 	// What is known of the prompt's length before the service says anything.
 	if n := req.CountedTokens; n > 0 {
 		rec.InputTokens, rec.InputTokensSource = &n, "tokenizer"
-	} else if c.opts.API == APICompletions && req.PromptWords == 0 && req.Text == "" {
+	} else if c.opts.API == APICompletions && req.PromptWords == 0 && req.Text == "" && req.InputTokens > 0 {
 		n := req.InputTokens
 		rec.InputTokens, rec.InputTokensSource = &n, "asked" // it is sent as that many token ids
 	}
@@ -64,17 +66,23 @@ func (c *Client) notSent(rec schemas.RequestRecord, why string) schemas.RequestR
 type hooks struct {
 	got, wrote, firstByte atomic.Int64
 	reused                atomic.Bool
+	spare                 atomic.Bool  // a connection that was made before was taken for it
+	conns                 atomic.Int64 // that it was given
 }
+
+// hooksKey is that of a request's hooks in its context.
+type hooksKey struct{}
 
 func (h *hooks) trace(now func() int64) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			h.reused.Store(info.Reused)
-			h.got.CompareAndSwap(0, now())
+			h.conns.Add(1)
+			h.got.Store(now())
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				h.wrote.CompareAndSwap(0, now())
+				h.wrote.Store(now())
 			}
 		},
 		GotFirstResponseByte: func() { h.firstByte.CompareAndSwap(0, now()) },
@@ -157,8 +165,7 @@ func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []by
 	defer cancel(nil)
 	total := time.AfterFunc(c.opts.RequestTimeout, func() { cancel(&limitError{"request limit", c.opts.RequestTimeout}) })
 	defer total.Stop()
-	h := &hooks{}
-	failure := c.exchange(ctx, cancel, s, h, body)
+	h, failure := c.tryTwice(ctx, cancel, s, body)
 	rec.EndNs = c.now()
 	if rec.DoneNs != nil && s.ended {
 		rec.EndNs = *rec.DoneNs // what came after, for the connection's reuse, is not the request's
@@ -168,24 +175,47 @@ func (c *Client) send(ctx context.Context, rec *schemas.RequestRecord, body []by
 	rec.Error = c.scrub(rec.Error)
 }
 
+// tryTwice runs an exchange, and once more if the idle connection that it was given
+// turned out to be closed. net/http itself takes another connection only as long as
+// it wrote nothing; that is counted too.
+func (c *Client) tryTwice(ctx context.Context, cancel context.CancelCauseFunc, s *stream, body []byte) (*hooks, *fault) {
+	began, h := c.now(), &hooks{}
+	failure, err := c.exchange(ctx, cancel, c.http, s, h, body)
+	s.rec.Reconnects = int(max(0, h.conns.Load()-1))
+	idle := h.reused.Load() || h.spare.Load()
+	since := c.now() - max(began, h.got.Load())
+	if err == nil || !brokenIdle(err) || !idle || h.firstByte.Load() != 0 || ctx.Err() != nil || since >= int64(reconnectLimit) || s.rec.Reconnects > 0 {
+		return h, onAgain(failure, s.rec.Reconnects)
+	}
+	s.rec.Reconnects = 1
+	h = &hooks{}
+	failure, err = c.exchange(ctx, cancel, c.again, s, h, body)
+	if err != nil {
+		failure = onAgain(failure, 1)
+	}
+	return h, failure
+}
+
 // exchange runs one HTTP exchange and returns what went wrong, nil if nothing did.
-func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s *stream, h *hooks, body []byte) *fault {
-	traced := httptrace.WithClientTrace(ctx, h.trace(c.now))
+// err is the transport's, if it had no answer.
+func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, by *http.Transport, s *stream, h *hooks, body []byte) (*fault, error) {
+	traced := httptrace.WithClientTrace(context.WithValue(ctx, hooksKey{}, h), h.trace(c.now))
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.endpoint(), bytes.NewReader(body))
 	if err != nil {
-		return &fault{schemas.OutcomeProtocolError, err.Error()}
+		return &fault{schemas.OutcomeProtocolError, err.Error()}, nil
 	}
 	req.GetBody = nil // without it the transport cannot send a request twice
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", c.answerType())
+	req.Header.Set("Accept-Encoding", "identity")
 	c.setHeaders(req)
 	if c.opts.RequestIDs {
 		req.Header.Set("X-Request-Id", s.rec.ID)
 	}
 	// RoundTrip, not a Client: no redirect, no cookie, no retry.
-	resp, err := c.http.RoundTrip(req)
+	resp, err := by.RoundTrip(req)
 	if err != nil {
-		return classify(ctx, err, h.got.Load() != 0, "waiting for the answer")
+		return classify(ctx, err, h.got.Load() != 0, "waiting for the answer"), err
 	}
 	defer resp.Body.Close()
 	c.opts.Tap.headers(s.rec.Index, c.now())
@@ -193,9 +223,9 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, s
 	idle := time.AfterFunc(c.opts.IdleTimeout, func() { cancel(&limitError{"idle limit", c.opts.IdleTimeout}) })
 	defer idle.Stop()
 	if f := c.notStream(ctx, resp); f != nil {
-		return f
+		return f, nil
 	}
-	return c.read(ctx, resp, s, idle)
+	return c.read(ctx, resp, s, idle), nil
 }
 
 // notStream takes every answer that is not an event stream.
@@ -220,6 +250,9 @@ func (c *Client) answerType() string {
 
 // wanted says whether an answer is of the kind that was asked for.
 func (c *Client) wanted(head *http.Response) bool {
+	if encoding(head) != "" {
+		return false
+	}
 	said := head.Header.Get("Content-Type")
 	if head.StatusCode != http.StatusOK || said == "" || said == c.answerType() {
 		return head.StatusCode == http.StatusOK
@@ -228,8 +261,33 @@ func (c *Client) wanted(head *http.Response) bool {
 	return kind == "" || kind == c.answerType()
 }
 
+// encoding is what an answer is encoded with, empty if its bytes are its text. None
+// was asked for: a text that came compressed says nothing of when its parts were made.
+func encoding(head *http.Response) string {
+	said := head.Header["Content-Encoding"]
+	if len(said) == 0 {
+		return ""
+	}
+	var codes []string
+	for _, code := range strings.Split(strings.Join(said, ","), ",") {
+		if code = strings.TrimSpace(code); code != "" && !strings.EqualFold(code, "identity") {
+			codes = append(codes, code)
+		}
+	}
+	return strings.Join(codes, ", ")
+}
+
 // refusal is the fault of an answer that is no stream.
 func (c *Client) refusal(head *http.Response, text []byte) *fault {
+	if code := encoding(head); code != "" {
+		if len(code) > maxNamed {
+			code = code[:maxNamed]
+		}
+		if head.StatusCode == http.StatusOK {
+			return &fault{schemas.OutcomeProtocolError, fmt.Sprintf("the answer is encoded with %q (Content-Encoding), and was asked for as it is: turn compression off at the service or at what stands before it", code)}
+		}
+		text = fmt.Appendf(nil, "a text encoded with %q", code)
+	}
 	said := fmt.Sprintf("status %d: %s", head.StatusCode, text)
 	switch {
 	case head.StatusCode >= 500 && head.StatusCode <= 599:

@@ -23,6 +23,8 @@ type job struct {
 	limit  int64  // when the request limit passes
 	got    int64  // when a connection was had, 0 for never
 	reused bool
+	pooled bool         // its connection was idle before, and not made for it
+	tries  int          // connections that were closed before they answered
 	wrote  atomic.Int64 // when all of it was written, 0 for not yet
 
 	answer   response
@@ -131,7 +133,7 @@ func (j *job) eof(now int64) {
 		j.s.end(now, false)
 		j.end(nil)
 	default:
-		j.end(classify(j.ctx, err, true, j.during()))
+		j.end(j.told(classify(j.ctx, err, true, j.during())))
 	}
 }
 
@@ -143,7 +145,7 @@ func (j *job) broken(err error) {
 	case j.refused:
 		j.end(j.c.refusal(j.answer.head, j.said))
 	default:
-		j.end(classify(j.ctx, err, true, j.during()))
+		j.end(j.told(classify(j.ctx, err, true, j.during())))
 	}
 }
 
@@ -187,6 +189,7 @@ func (j *job) settle(stamped bool) {
 	if wrote := j.wrote.Load(); wrote != 0 {
 		rec.WroteRequestNs = at(wrote)
 	}
+	rec.Reconnects = j.tries
 	j.s.finish(j.failure)
 	rec.Error = j.c.scrub(rec.Error)
 	j.c.inFlight.Add(-1)
@@ -200,7 +203,7 @@ var errInjected = errors.New("holds a character that no header may")
 func headOf(host, target, accept string, headers http.Header) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n")
-	all := http.Header{"User-Agent": {"assay"}, "Content-Type": {"application/json"}, "Accept": {accept}}
+	all := http.Header{"User-Agent": {"assay"}, "Content-Type": {"application/json"}, "Accept": {accept}, "Accept-Encoding": {"identity"}}
 	for name, values := range headers {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r) }) {
 			return nil, errors.New("a header's name is not one: " + strconv.Quote(name))

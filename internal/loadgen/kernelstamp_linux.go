@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -88,14 +87,21 @@ func kernelStamp(oob []byte) (int64, bool) {
 // alive says whether a connection that nothing was asked of is still open and has
 // nothing to say.
 func alive(raw syscall.RawConn) bool {
-	quiet := false
-	err := raw.Read(func(fd uintptr) bool {
-		var one [1]byte
-		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		quiet = errors.Is(err, unix.EAGAIN)
-		return true
-	})
-	return err == nil && quiet
+	is := false
+	err := raw.Read(func(fd uintptr) bool { is = quiet(int(fd)); return true })
+	return err == nil && is
+}
+
+// quiet says that a socket has nothing to read: no bytes, no end, no error.
+func quiet(fd int) bool {
+	var p [1]unix.PollFd
+	p[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}
+	for {
+		n, err := unix.Poll(p[:], 0)
+		if err != unix.EINTR { //nolint:errorlint // an errno, compared on the hot path
+			return err == nil && n == 0
+		}
+	}
 }
 
 // unsent says whether the kernel still holds bytes of a connection that it did not

@@ -172,9 +172,13 @@ func (w *wire) submit(ctx context.Context, j *job) {
 		go j.settle(false) // as any other end of a request, not within its start
 		return
 	}
-	if conn, fresh := w.take(); conn != nil {
-		w.start(conn, j, !fresh)
-		return
+	for conn, fresh := w.take(); conn != nil; conn, fresh = w.take() {
+		if quiet(conn.fd) {
+			j.pooled = true
+			w.start(conn, j, !fresh)
+			return
+		}
+		conn.lane.close(conn) // the service closed it, or spoke out of turn
 	}
 	go w.dial(j)
 }
@@ -233,7 +237,7 @@ func (w *wire) dial(j *job) {
 			return
 		}
 	}
-	j.end(classify(ctx, err, false, "connecting"))
+	j.end(j.told(classify(ctx, err, false, "connecting")))
 	j.settle(false)
 }
 
@@ -375,6 +379,9 @@ func (l *lane) receive(conn *wireConn, j *job) {
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR: //nolint:errorlint // errnos, compared on the hot path
 		return
+	case (n == 0 || err != nil && brokenIdle(err)) && j.again():
+		l.again(conn, j)
+		return
 	case err != nil:
 		j.broken(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("recvmsg", err)})
 	case n == 0:
@@ -426,6 +433,18 @@ func (l *lane) finish(conn *wireConn, j *job) {
 		l.close(conn)
 	}
 	j.settle(l.w.c.stamping)
+}
+
+// again sends a request on a new connection, after its idle one turned out to be
+// closed.
+func (l *lane) again(conn *wireConn, j *job) {
+	conn.mu.Lock() // the sender may not have come back from its write yet
+	conn.rest = nil
+	conn.job.Store(nil)
+	conn.mu.Unlock()
+	l.close(conn)
+	j.restart()
+	go l.w.dial(j)
 }
 
 // close closes a connection that nobody else can come by.

@@ -308,7 +308,7 @@ func (s *stream) count() {
 		r.OutputTokens, r.OutputTokensSource = &n, "chunks"
 	}
 	switch {
-	case s.usagePrompt != nil:
+	case s.usagePrompt != nil && (*s.usagePrompt > 0 || r.InputTokens != nil): // no prompt is empty: 0 is a count that was not made
 		r.InputTokens, r.InputTokensSource = s.usagePrompt, "usage"
 	case s.promptIDs > 0:
 		n := s.promptIDs

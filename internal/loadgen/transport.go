@@ -51,7 +51,14 @@ func (c *Client) kernelStamps() bool { return c.wired() && !c.opts.UserStamps }
 // dial takes a connection from the pool, else makes one.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if conn := c.opts.Pool.take(addr); conn != nil {
+		if h, ok := ctx.Value(hooksKey{}).(*hooks); ok {
+			h.spare.Store(true)
+		}
 		return conn, nil
 	}
+	return c.dialNew(ctx, network, addr)
+}
+
+func (c *Client) dialNew(ctx context.Context, network, addr string) (net.Conn, error) {
 	return newDialer(c.opts.ConnectTimeout).DialContext(ctx, network, addr)
 }

@@ -24,6 +24,7 @@ const (
 type StampTally struct {
 	lateness, width, open histogram
 	stamps, shared, ends  int64
+	reconnects            int64
 	user, kernel          bool
 }
 
@@ -32,6 +33,7 @@ func (t *StampTally) Add(r *schemas.RequestRecord) {
 	if r.DispatchedNs == nil {
 		return
 	}
+	t.reconnects += int64(r.Reconnects)
 	t.lateness.add(*r.DispatchedNs - r.ScheduledNs)
 	if len(r.Chunks) > 0 {
 		t.user = t.user || r.StampSource == StampUser
@@ -58,7 +60,7 @@ func (t *StampTally) Add(r *schemas.RequestRecord) {
 // Judge fills in what the records told, and decides.
 func (t *StampTally) Judge(v *schemas.ClientVerdict) {
 	v.LatenessMs, v.SharedWidthMs = t.lateness.spread(), t.width.spread()
-	v.Stamps, v.Shared = t.stamps, t.shared
+	v.Stamps, v.Shared, v.Reconnects = t.stamps, t.shared, t.reconnects
 	v.Reasons = []string{}
 	bad := func(format string, args ...any) { v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...)) }
 	if v.LatenessMs == nil {
