@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"assay/schemas"
 )
 
 // Policies are the names of the policies.
@@ -121,9 +123,9 @@ func (c Config) Check() error {
 	case c.BatchTerm != BatchActual && c.BatchTerm != BatchArtifact:
 		return fmt.Errorf("batch term %q: want %s or %s", c.BatchTerm, BatchActual, BatchArtifact)
 	case !positive(c.BandwidthGBps):
-		return fmt.Errorf("bandwidth of %v GB/s: want more than 0", c.BandwidthGBps)
+		return fmt.Errorf("bandwidth of %s GB/s: want more than 0", schemas.Decimal(c.BandwidthGBps))
 	case !positive(c.TPOTTargetS):
-		return fmt.Errorf("tpot target of %v s: want more than 0", c.TPOTTargetS)
+		return fmt.Errorf("tpot target of %s s: want more than 0", schemas.Decimal(c.TPOTTargetS))
 	case c.SwitchOverheadMs < 0 || c.SwitchOverheadMs > maxMs || c.PatienceMs < 0 || c.PatienceMs > maxMs:
 		return fmt.Errorf("switch overhead %d ms and patience %d ms: want 0 or more", c.SwitchOverheadMs, c.PatienceMs)
 	case c.Policy == PolicyAegaeon && (c.PrefillWorkers < 1 || c.PrefillWorkers >= c.Workers):
@@ -151,9 +153,9 @@ func (c Config) checkNodes() error {
 	case !slices.Contains(PlacementPolicies, c.Placement):
 		return fmt.Errorf("placement policy %q: want one of %s", c.Placement, strings.Join(PlacementPolicies, ", "))
 	case !(c.LoadGBps >= 0) || math.IsInf(c.LoadGBps, 0):
-		return fmt.Errorf("load of %v GB/s: want 0 or more", c.LoadGBps)
+		return fmt.Errorf("load of %s GB/s: want 0 or more", schemas.Decimal(c.LoadGBps))
 	case !(c.ModelCacheGB >= 0) || math.IsInf(c.ModelCacheGB, 0):
-		return fmt.Errorf("model cache of %v GB: want 0 or more", c.ModelCacheGB)
+		return fmt.Errorf("model cache of %s GB: want 0 or more", schemas.Decimal(c.ModelCacheGB))
 	}
 	return nil
 }
@@ -193,10 +195,10 @@ func (c Config) models() ([]*model, error) {
 func (c Config) model(i int, s Served) (*model, error) {
 	m := &model{index: i, name: s.Name, capacity: KVCapacity(c.Device, s.Base), fit: s.Fit, loadS: s.Base.MemoryGB / c.BandwidthGBps, bytes: int64(s.Base.MemoryGB * gib)}
 	if m.capacity < 1 {
-		return nil, fmt.Errorf("model %s of %v GB leaves no room for KV in the %v GB of %s: take another device", s.Name, s.Base.MemoryGB, c.Device.MemoryGB, c.Device.Name)
+		return nil, fmt.Errorf("model %s of %s GB leaves no room for KV in the %s GB of %s: take another device", s.Name, schemas.Decimal(s.Base.MemoryGB), schemas.Decimal(c.Device.MemoryGB), c.Device.Name)
 	}
 	if !(m.loadS >= 0) || m.loadS > maxLatencyS {
-		return nil, fmt.Errorf("model %s takes %v s to load: want a finite time", s.Name, m.loadS)
+		return nil, fmt.Errorf("model %s takes %s s to load: want a finite time", s.Name, schemas.Decimal(m.loadS))
 	}
 	m.loadMs = int64(m.loadS * 1000)
 	if c.LoadGBps > 0 {

@@ -82,7 +82,7 @@ func (l *load) account(s snapshot) {
 		l.sum.EvictionsCounted = &n
 		if named := float64(len(l.sum.Evictions)); n > named {
 			l.task.Report(schemas.Finding{ID: "load.evictions-unnamed", Severity: schemas.SeverityWarning, Subject: "service " + l.task.Service.Name,
-				Message: fmt.Sprintf("it counts %v evictions, %v of which are known by name: a node that fails after it evicted does not name them", n, named),
+				Message: fmt.Sprintf("it counts %s evictions, %s of which are known by name: a node that fails after it evicted does not name them", schemas.Decimal(n), schemas.Decimal(named)),
 				Remedy:  "restart the service before measuring"})
 		}
 	}

@@ -119,7 +119,7 @@ func newSweep(set schemas.Settings, seed uint64) (*sweep, error) {
 		}
 		for _, v := range axes[name] {
 			if (name == "models" || name == "workers") && v != float64(int(v)) {
-				return nil, fmt.Errorf("%s: %v is not a whole number", key, v)
+				return nil, fmt.Errorf("%s: %s is not a whole number", key, schemas.Decimal(v))
 			}
 		}
 	}

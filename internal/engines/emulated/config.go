@@ -313,7 +313,7 @@ func number(v any, f schemas.Field, at string) (any, error) {
 		return nil, fmt.Errorf("%s: want a whole number", at)
 	}
 	if f.Min != nil && n < *f.Min || f.Max != nil && n > *f.Max {
-		return nil, fmt.Errorf("%s: %v is out of range", at, n)
+		return nil, fmt.Errorf("%s: %s is out of range", at, schemas.Decimal(n))
 	}
 	if f.Type != schemas.TypeFloat {
 		return int64(n), nil
