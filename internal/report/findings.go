@@ -28,6 +28,9 @@ func (f *fold) addNotes(r *schemas.RequestRecord) {
 	if !r.Held && r.Outcome == schemas.OutcomeOK && r.OutputTokens != nil && *r.OutputTokens != r.AskedOutputTokens {
 		n.outputDiffers++
 	}
+	if r.Reconnects > 0 {
+		n.reconnected++
+	}
 	queued, _ := metrics.QueueMs(r)
 	if lag, ok := metrics.SendLagMs(r); ok && lag-queued > lateSendMs {
 		n.lateSend++ // what a cap made it wait is not this client's lateness
@@ -72,6 +75,8 @@ func (f *fold) findings(res schemas.Result) []schemas.Finding {
 		"%d requests ended with another output length than asked, and were not held to it", n.outputDiffers)
 	add(n.lateSend > 0, "client.send-lag", schemas.SeverityWarning, "use a less loaded machine, or offer less; judge by the metrics from the schedule",
 		"%d of %d requests were sent more than %d ms late: this client did not keep up", n.lateSend, c.Issued, lateSendMs)
+	add(n.reconnected > 0, "client.reconnects", schemas.SeverityInfo, "raise the time for which the service, or what stands before it, keeps idle connections",
+		"%d of %d requests were sent again on a new connection: the service had closed the idle one that they were sent on, with nothing answered. Their latencies count from the first send", n.reconnected, c.Issued)
 	return out
 }
 

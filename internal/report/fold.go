@@ -117,6 +117,7 @@ type fold struct {
 type tally struct {
 	qosUndefined, estimated, disagree     int
 	inputDiffers, outputDiffers, lateSend int
+	reconnected                           int
 	qosOfOK                               []float64
 }
 

@@ -121,11 +121,12 @@ func TestFoldFindings(t *testing.T) {
 	late.ScheduledNs -= 50e6
 	other := okRecord(2, 4)
 	other.TokenIDs, other.InputTokens, other.Held, other.AskedOutputTokens = []int{1, 2}, ptr(9), false, 5
+	other.Reconnects = 1
 	same := okRecord(3, 1)
 	same.ScheduledNs = *same.LastTokenNs
 	res := mustFold(t, []schemas.RequestRecord{est, late, other, same}, FoldOptions{SLO: testSLO, Speed: 20, Emulated: true, Expected: 5, Subject: "replay"})
 	for _, id := range []string{"result.emulated", "result.speed", "result.records", "result.qos-undefined", "result.tokens-estimated",
-		"result.tokens-disagree", "result.input-length", "result.output-length", "client.send-lag"} {
+		"result.tokens-disagree", "result.input-length", "result.output-length", "client.send-lag", "client.reconnects"} {
 		if findingText(res, id) == "" {
 			t.Errorf("no finding %s", id)
 		}
