@@ -74,7 +74,7 @@ func (c *client) judge(ctx context.Context, task *pipeline.Task, set schemas.Set
 	res.Findings = append(res.Findings, schemas.Finding{
 		ID: "client.not-ok", Severity: schemas.SeverityWarning, Subject: "stage " + task.Node.ID,
 		Message: "the client cannot be believed to the millisecond: " + strings.Join(c.said.Reasons, "; "),
-		Remedy:  "use a machine with less to do, or offer less; require_client_ok = true makes this fail the stage",
+		Remedy:  "use a machine with less to do, or offer less; a service or proxy that writes several events at once has the same effect; require_client_ok = true makes this fail the stage",
 	})
 }
 
