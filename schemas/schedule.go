@@ -67,7 +67,7 @@ type Seeds struct {
 // SeedStream is one generator of random numbers.
 type SeedStream struct {
 	Seed    string `json:"seed" jsonschema:"enum=arrival,enum=assignment,enum=content,enum=order"` // which of the four
-	Purpose string `json:"purpose"`                                                                // what it draws; "N" stands for a request's index
+	Purpose string `json:"purpose"`                                                                // what it draws; N is a request's index, or a block's id
 	// Start is the hex of the first eight bytes of SHA-256("assay/seed/v1\n", the seed's
 	// number as eight bytes, the purpose), with N = 0.
 	Start string `json:"start"`

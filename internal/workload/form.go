@@ -42,8 +42,8 @@ const (
 // Timed reports whether the form says when requests arrive.
 func (f Form) Timed() bool { return f != FormShareGPT && f != FormPrompts && f != FormText }
 
-// namesModels reports whether the form says which model a request is for.
-func (f Form) namesModels() bool { return f == FormAegaeonSynth || f == FormBurstGPT }
+// NamesModels reports whether the form says which model a request is for.
+func (f Form) NamesModels() bool { return f == FormAegaeonSynth || f == FormBurstGPT }
 
 // ownUnit is the unit of the form's timestamps, "" for clock times.
 func (f Form) ownUnit() string {
@@ -126,7 +126,7 @@ func (p *parser) settle() error {
 	if p.unit != "" && !slices.Contains([]string{"s", "ms", "us"}, p.unit) {
 		return p.lines.fail(1, 0, "unit of the timestamps %s: want \"s\", \"ms\" or \"us\"", quoted(p.unit))
 	}
-	if p.form.namesModels() {
+	if p.form.NamesModels() {
 		return nil
 	}
 	if len(p.opts.Models) == 0 {

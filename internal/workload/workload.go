@@ -136,9 +136,9 @@ func (w Workload) AssignModels(service []string, wrap bool) (Workload, []Mapping
 		switch {
 		case same:
 			to[n] = n // the service has every one of them by name
-		case w.Form != "" && !w.Form.namesModels() && slices.Contains(service, n):
+		case w.Form != "" && !w.Form.NamesModels() && slices.Contains(service, n):
 			to[n] = n
-		case w.Form != "" && !w.Form.namesModels():
+		case w.Form != "" && !w.Form.NamesModels():
 			return Workload{}, nil, fmt.Errorf("workload: model %q was assigned when the file was read, but the service does not have it", n)
 		case i < len(service) || wrap:
 			to[n] = service[i%len(service)]

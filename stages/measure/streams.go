@@ -22,10 +22,16 @@ func (p *plan) streams(set schemas.Settings) []schemas.SeedStream {
 		add("arrival", h.Seeds.Arrival, "arrival/"+h.Process.Process, h.Process.Process != workload.ProcessConstant)
 	}
 	add("arrival", h.Seeds.Arrival, "arrival/think", set.Table("think").Text("dist") == "exponential")
-	add("assignment", h.Seeds.Assignment, workload.PurposeAssign, len(p.models) > 1 && h.Mode != schemas.ModeSwitch)
-	add("content", h.Seeds.Content, "lengths/input", h.Input != nil && h.Input.Dist != "fixed")
-	add("content", h.Seeds.Content, "lengths/output", h.Output != nil && h.Output.Dist != "fixed")
-	add("content", h.Seeds.Content, "prompt/N", !set.Has("prompts"))
+	add("assignment", h.Seeds.Assignment, workload.PurposeAssign, len(p.models) > 1 && h.Mode != schemas.ModeSwitch && !workload.Form(h.WorkloadForm).NamesModels())
+	add("content", h.Seeds.Content, "lengths/input", h.Input != nil && h.Input.Dist != workload.DistFixed)
+	add("content", h.Seeds.Content, "lengths/output", h.Output != nil && h.Output.Dist != workload.DistFixed)
+	blocks, texts := false, true
+	for i := range p.requests {
+		blocks = blocks || len(p.requests[i].Blocks) > 0
+		texts = texts && p.requests[i].Text != ""
+	}
+	add("content", h.Seeds.Content, "block/N", blocks)
+	add("content", h.Seeds.Content, "prompt/N", !texts)
 	add("order", h.Seeds.Order, "order/prompts", set.Bool("shuffle"))
 	add("order", h.Seeds.Order, "order/switch/0", h.Mode == schemas.ModeSwitch)
 	return out

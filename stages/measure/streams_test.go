@@ -4,7 +4,10 @@ import (
 	"context"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,5 +201,35 @@ func TestPreparingTellsHowFarItIs(t *testing.T) {
 	set := schemas.Settings{}
 	if err := (&plan{header: schemas.Schedule{Mode: schemas.ModeOpen, Seeds: &schemas.Seeds{}}, requests: make([]loadgen.Request, 3)}).seal(ctx, task, set); err == nil {
 		t.Error("an interrupted preparation goes on")
+	}
+}
+
+// TestStreamsThatWereUsed lists those that a schedule drew from, and no others.
+func TestStreamsThatWereUsed(t *testing.T) {
+	file := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		config map[string]any
+		want   string
+	}{
+		"names models":   {map[string]any{"workload": file("w.csv", synthForm)}, "prompt/N"},
+		"names no model": {map[string]any{"workload": file("w.csv", requestsForm)}, "workload/assign-models prompt/N"},
+		"blocks":         {map[string]any{"workload": file("w.jsonl", "{\"timestamp\":0,\"input_length\":600,\"output_length\":4,\"hash_ids\":[0,1]}\n"), "workload_form": "mooncake"}, "workload/assign-models block/N prompt/N"},
+		"texts":          {map[string]any{"prompts": file("p.txt", "one\ntwo\n"), "workload_form": "text", "mode": "sequential", "output": fixed(3), "shuffle": true}, "workload/assign-models order/prompts"},
+		"switch":         {map[string]any{"mode": "switch", "input": fixed(5), "output": fixed(3)}, "prompt/N order/switch/0"},
+		"constant":       {map[string]any{"arrival": map[string]any{"process": "constant", "rate": 5.0}, "requests": 4.0, "input": fixed(5), "output": fixed(3), "models": []any{"a"}}, "prompt/N"},
+	} {
+		var got []string
+		for _, s := range planOf(t, c.config).header.Streams {
+			got = append(got, s.Purpose)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
