@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"assay/preflight"
+	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
 	"assay/preflight/gguf"
 	"assay/preflight/paths"
@@ -22,6 +23,7 @@ func catalogs() []func() []preflight.Entry {
 		paths.Catalog,
 		ports.Catalog,
 		disk.Catalog,
+		checkpoint.Catalog,
 		gguf.Catalog,
 		secrets.Catalog,
 		workload.Catalog,
