@@ -68,8 +68,8 @@ func (v *resolver) secret(name string) (string, error) {
 	if v.seenSecrets == nil {
 		v.seenSecrets = map[string]string{}
 	}
-	if s != "" {
-		v.seenSecrets[name] = s
+	if s != "" && v.seenSecrets[name] != s {
+		v.seenSecrets[name], v.redactor = s, nil
 	}
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"assay/internal/durable"
+	"assay/internal/redact"
 	"assay/schemas"
 )
 
@@ -36,6 +37,7 @@ type runner struct {
 	dry         bool // explain: nothing is written, stored results are not read out
 	inputCache  func() *inputCache
 	seenSecrets map[string]string // name -> value, of every secret that was given out
+	redactor    *redact.Secrets   // of them; nil when it has to be made anew
 
 	mu         sync.Mutex
 	flights    flights

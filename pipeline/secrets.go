@@ -16,11 +16,15 @@ import (
 func (r *runner) secrets() *redact.Secrets {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.redactor != nil {
+		return r.redactor // it is asked for with every request that is measured
+	}
 	marks := make(map[string]string, len(r.seenSecrets))
 	for name, value := range r.seenSecrets {
 		marks[value] = "[secret:" + name + "]"
 	}
-	return redact.New(marks)
+	r.redactor = redact.New(marks)
+	return r.redactor
 }
 
 // secretValues are the values alone.

@@ -55,7 +55,7 @@ func (s *Secrets) Empty() bool { return s == nil || len(s.list) == 0 }
 
 // String returns text with every secret replaced.
 func (s *Secrets) String(text string) string {
-	if s.Empty() {
+	if s.Empty() || text == "" {
 		return text
 	}
 	var b strings.Builder
