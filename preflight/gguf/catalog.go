@@ -25,6 +25,8 @@ func Catalog() []preflight.Entry {
 		{"gguf.tensor-bounds", "every tensor lies inside the file"},
 		{"gguf.tensor-alignment", "every tensor begins at a multiple of the alignment"},
 		{"gguf.tensor-overlap", "no tensor lies inside another"},
+		{"gguf.split-missing", "all files of a checkpoint that was split are there"},
+		{"gguf.split-name", "a file of a set has the number in its name that its header gives it"},
 	} {
 		out = append(out, preflight.Entry{ID: c.id, Subject: "checkpoint", Severity: schemas.SeverityError, Checks: c.checks, Remedy: remedyOf(c.id), When: preflight.Before, Rule: rule})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -29,10 +30,10 @@ func Check(subject, path string) []schemas.Finding {
 	if err != nil {
 		return []schemas.Finding{unreadable(subject, err)}
 	}
-	return check(subject, f, info.Size())
+	return check(subject, filepath.Base(path), f, info.Size())
 }
 
-func check(subject string, r io.Reader, size int64) []schemas.Finding {
+func check(subject, name string, r io.Reader, size int64) []schemas.Finding {
 	h, err := Read(r)
 	var format *FormatError
 	if errors.As(err, &format) {
@@ -41,11 +42,12 @@ func check(subject string, r io.Reader, size int64) []schemas.Finding {
 	if err != nil {
 		return []schemas.Finding{unreadable(subject, err)}
 	}
-	out := h.bounds(subject, uint64(size))
-	if _, ok := h.Texts["general.architecture"]; !ok {
+	out := append(h.bounds(subject, uint64(size)), h.named(subject, name)...)
+	no, _, split := h.split()
+	if _, ok := h.Texts["general.architecture"]; !ok && !(split && no > 0) { // the first of a set describes the model
 		out = append(out, finding("gguf.architecture", subject, "the header has no text general.architecture, without which no engine loads it", "convert the checkpoint again"))
 	}
-	if len(h.Tensors) == 0 {
+	if len(h.Tensors) == 0 && !split { // the first of a set may leave them all to the others
 		out = append(out, finding("gguf.empty", subject, "the file holds no tensor", "name the file of the weights"))
 	}
 	for _, f := range out {
@@ -67,8 +69,11 @@ func (h Header) String() string {
 		parts = append(parts, fmt.Sprintf("%d %s", n, name))
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("GGUF version %d, architecture %q, %d keys, %d tensors (%s), all inside the file",
-		h.Version, h.Texts["general.architecture"], h.Keys, len(h.Tensors), strings.Join(parts, ", "))
+	what := fmt.Sprintf("architecture %q", h.Texts["general.architecture"])
+	if no, count, split := h.split(); split {
+		what = fmt.Sprintf("file %g of %g, %s", no+1, count, what)
+	}
+	return fmt.Sprintf("GGUF version %d, %s, %d keys, %d tensors (%s), all inside the file", h.Version, what, h.Keys, len(h.Tensors), strings.Join(parts, ", "))
 }
 
 // bounds checks where the tensors lie.
@@ -137,6 +142,10 @@ func remedyOf(id string) string {
 		return "name a GGUF file; a small text file here is often a pointer whose content was never fetched"
 	case "gguf.version", "gguf.byte-order", "gguf.value-type", "gguf.limit":
 		return "convert the checkpoint again with a current converter"
+	case "gguf.split-missing":
+		return "fetch the files that are missing, or name a file that is whole by itself"
+	case "gguf.split-name":
+		return "give the file the name that it was published under"
 	case "gguf.truncated", "gguf.tensor-bounds":
 		return "fetch the file again: it is incomplete"
 	}

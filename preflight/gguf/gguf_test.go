@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,7 +112,7 @@ func TestCheck(t *testing.T) {
 
 func TestUnknownTensorTypesWarnAndUnreadableFilesAreUnknown(t *testing.T) {
 	f := begin(3, 1, 1).pair("general.architecture", "x").tensor("a", 99, 0, 5).data(9)
-	got := check("s", bytes.NewReader(f.b), int64(len(f.b)))
+	got := check("s", "m.gguf", bytes.NewReader(f.b), int64(len(f.b)))
 	if len(got) != 2 || got[0].ID != "gguf.tensor-type" || got[0].Severity != schemas.SeverityWarning || got[1].Severity != schemas.SeverityPass {
 		t.Errorf("%+v", got)
 	}
@@ -126,13 +127,113 @@ func TestUnknownTensorTypesWarnAndUnreadableFilesAreUnknown(t *testing.T) {
 	}
 }
 
+// part is file no (from 0) of a set, with a tensor of its own.
+func part(no, count uint32, keys ...string) *file {
+	f := begin(3, 1, uint64(2+len(keys)))
+	for _, k := range keys {
+		f.pair(k, "x")
+	}
+	f.text("split.no").u32(2)
+	f.b = binary.LittleEndian.AppendUint16(f.b, uint16(no))
+	f.text("split.count").u32(2)
+	f.b = binary.LittleEndian.AppendUint16(f.b, uint16(count))
+	return f.tensor("t", 0, 0, 1).data(4)
+}
+
+func TestSets(t *testing.T) {
+	const one, two, three = "m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"
+	set := map[string]*file{one: part(0, 3, "general.architecture"), two: part(1, 3), three: part(2, 3)}
+	for name, c := range map[string]struct {
+		files map[string]*file
+		id    string // "" for nothing
+		says  string
+	}{
+		"whole":             {set, "", ""},
+		"whole and another": {map[string]*file{one: set[one], two: set[two], three: set[three], "z.gguf": whole(), "y-00001-of-00001.gguf": whole()}, "", ""},
+		"one missing":       {map[string]*file{one: set[one], three: set[three]}, "gguf.split-missing", "1 of the 3 files of \"m\" are not there, among them number 2"},
+		"two missing":       {map[string]*file{two: set[two]}, "gguf.split-missing", "number 1, 3"},
+		"another's number":  {map[string]*file{one: set[one], two: part(2, 3), three: set[three]}, "gguf.split-name", "number 3 of 3 by its header, and number 2 of 3"},
+		"another name":      {map[string]*file{"m.gguf": set[one]}, "gguf.split-name", "does not say so"},
+		"no set":            {map[string]*file{one: whole(), two: set[two], three: set[three]}, "gguf.split-name", "is whole by its header"},
+		"first undescribed": {map[string]*file{one: part(0, 3), two: set[two], three: set[three]}, "gguf.architecture", ""},
+	} {
+		dir := t.TempDir()
+		for n, f := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, n), f.b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := Files(dir)
+		if err != nil || len(files) != len(c.files) {
+			t.Fatalf("%s: %v, %v", name, files, err)
+		}
+		var said []schemas.Finding
+		for _, f := range CheckAll("model m", files) {
+			if f.Severity != schemas.SeverityPass {
+				said = append(said, f)
+			}
+		}
+		switch {
+		case c.id == "" && len(said) > 0:
+			t.Errorf("%s: %+v", name, said)
+		case c.id != "" && (len(said) != 1 || said[0].ID != c.id || !strings.Contains(said[0].Message, c.says) || said[0].Remedy == ""):
+			t.Errorf("%s: %+v, want %s %q", name, said, c.id, c.says)
+		}
+	}
+}
+
+func TestFilesOfAPath(t *testing.T) {
+	dir := t.TempDir()
+	for _, n := range []string{"a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "b.GGUF", "c.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]string{"": "a-00001-of-00002.gguf a-00002-of-00002.gguf b.GGUF", "a-00002-of-00002.gguf": "a-00001-of-00002.gguf a-00002-of-00002.gguf", "b.GGUF": "b.GGUF", "c.txt": "c.txt"} {
+		files, err := Files(filepath.Join(dir, path))
+		for i := range files {
+			files[i] = filepath.Base(files[i])
+		}
+		if got := strings.Join(files, " "); err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", path, got, err, want)
+		}
+	}
+	if _, err := Files(filepath.Join(dir, "none")); err == nil {
+		t.Error("a path that is not there has files")
+	}
+}
+
+// Every finding that a fault of a header makes stands in the catalog.
+func TestCatalogHasEveryID(t *testing.T) {
+	ids := map[string]bool{}
+	for _, e := range Catalog() {
+		ids[e.ID] = true
+	}
+	for _, file := range []string{"read.go", "check.go", "split.go"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`"(gguf\.[a-z-]+)"`).FindAllStringSubmatch(string(b), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no ID", file)
+		}
+		for _, m := range found {
+			if !ids[m[1]] {
+				t.Errorf("%s makes %s, which stands in no catalog", file, m[1])
+			}
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(whole().b)
 	f.Add(begin(2, 1, 1).pair("general.architecture", "x").tensor("a", 0, 0, 1).data(4).b)
+	f.Add(part(1, 3).b)
 	f.Add(begin(3, 0, 1).text("general.alignment").u32(4).u32(64).b)
 	f.Add([]byte("GGUF\x00\x00\x00\x03"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		found := check("s", bytes.NewReader(b), int64(len(b)))
+		found := check("s", "m.gguf", bytes.NewReader(b), int64(len(b)))
 		if len(found) == 0 || len(found) > maxFindings+3 {
 			t.Fatalf("%d findings", len(found))
 		}
