@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -294,6 +295,24 @@ func TestTurnsOfConversations(t *testing.T) {
 		v := read(turns)
 		if len(v.Requests) != 2 || v.Requests[0].Model != a.Model || v.Requests[1].Model != c.Model || (v.Requests[1].Conversation == "") != (turns == 0) {
 			t.Errorf("%d turns: %+v", turns, v.Requests)
+		}
+	}
+}
+
+// TestTheDocumentHasEveryForm holds docs/workloads.md to what is read.
+func TestTheDocumentHasEveryForm(t *testing.T) {
+	b, err := os.ReadFile("../../docs/workloads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range schemas.WorkloadForms {
+		if !bytes.Contains(b, []byte("| `"+form+"` |")) {
+			t.Errorf("form %s is not in it", form)
+		}
+	}
+	for _, header := range []string{synthHeader, requestsHeader, azureHeader} {
+		if !bytes.Contains(b, []byte("header `"+header+"`")) {
+			t.Errorf("header %s is not in it", header)
 		}
 	}
 }

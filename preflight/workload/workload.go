@@ -58,7 +58,7 @@ func Check(subject, path string, opts Options) []schemas.Finding {
 			return findings // every row was wrong, and each has been named
 		}
 		f := schemas.Finding{ID: "workload.form", Severity: schemas.SeverityError, Subject: subject, File: path, Line: line,
-			Message: fmt.Sprintf("%s:%d: %s", path, line, syntax.Text), Remedy: "correct the line, or name the form; the accepted forms are in the documents"}
+			Message: fmt.Sprintf("%s:%d: %s", path, line, syntax.Text), Remedy: "correct the line, or name the form (workload_form): docs/workloads.md has the columns and units of each"}
 		if syntax.Column > 0 {
 			f.Column = syntax.Column
 		}
