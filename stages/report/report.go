@@ -30,7 +30,7 @@ const maxResultBytes = 64 << 20
 // Kind returns the kind.
 func Kind() pipeline.Kind {
 	return pipeline.Kind{
-		Name: "report", Version: 1,
+		Name: "report", Version: 2,
 		Pure:    func(map[string]any) bool { return true },
 		Outputs: func(map[string]any) []string { return []string{OutputSummary, OutputTable} },
 		Run:     run,

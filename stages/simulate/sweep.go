@@ -19,7 +19,7 @@ import (
 // SweepKind returns the kind that simulates a grid of generated workloads.
 func SweepKind() pipeline.Kind {
 	return pipeline.Kind{
-		Name: "sweep", Version: 1,
+		Name: "sweep", Version: 2,
 		Pure:    func(map[string]any) bool { return true },
 		Seed:    sweepSeed,
 		Outputs: func(map[string]any) []string { return []string{OutputPoints, OutputChart, OutputResult} },
