@@ -71,7 +71,7 @@ func (h Header) String() string {
 	slices.Sort(parts)
 	what := fmt.Sprintf("architecture %q", h.Texts["general.architecture"])
 	if no, count, split := h.split(); split {
-		what = fmt.Sprintf("file %g of %g, %s", no+1, count, what)
+		what = fmt.Sprintf("file %s of %s, %s", schemas.Decimal(no+1), schemas.Decimal(count), what)
 	}
 	return fmt.Sprintf("GGUF version %d, %s, %d keys, %d tensors (%s), all inside the file", h.Version, what, h.Keys, len(h.Tensors), strings.Join(parts, ", "))
 }

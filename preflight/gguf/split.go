@@ -113,14 +113,14 @@ func (h Header) named(subject, name string) []schemas.Finding {
 	case !split && m == nil:
 		return nil
 	case m == nil:
-		return []schemas.Finding{finding("gguf.split-name", subject, fmt.Sprintf("the file is number %g of %g, and its name does not say so: engines find the others by name", no+1, count), remedyOf("gguf.split-name"))}
+		return []schemas.Finding{finding("gguf.split-name", subject, fmt.Sprintf("the file is number %s of %s, and its name does not say so: engines find the others by name", schemas.Decimal(no+1), schemas.Decimal(count)), remedyOf("gguf.split-name"))}
 	}
 	k, _ := strconv.Atoi(m[2])
 	n, _ := strconv.Atoi(m[3])
 	if !split && n == 1 || no+1 == float64(k) && count == float64(n) {
 		return nil
 	}
-	says := fmt.Sprintf("number %g of %g", no+1, count)
+	says := fmt.Sprintf("number %s of %s", schemas.Decimal(no+1), schemas.Decimal(count))
 	if !split {
 		says = "whole"
 	}
