@@ -59,7 +59,7 @@ func Params(subject string, declared float64, f Facts) schemas.Finding {
 	}
 	have := float64(f.Parameters) / unit
 	near := func(want, tolerance float64) bool { return math.Abs(declared/want-1) <= tolerance }
-	says := fmt.Sprintf("params is %g, the checkpoint has %d parameters, which is %.4g in units of 2^30", declared, f.Parameters, have)
+	says := fmt.Sprintf("params is %s, the checkpoint has %d parameters, which is %s in units of 2^30", schemas.Decimal(declared), f.Parameters, schemas.Rounded(have, 4))
 	switch {
 	case near(have, 0.05):
 		return one(subject, schemas.SeverityPass, idParams, says)
