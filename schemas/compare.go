@@ -17,13 +17,17 @@ const (
 type Comparison struct {
 	Schema string `json:"schema" jsonschema_extras:"const=assay/compare/v1"`
 	// By is the parameter that differs, or stage, or run.
-	By        string `json:"by"`
+	By string `json:"by"`
+	// Runs are the runs that were compared, baseline first; none within a run.
+	Runs      []ComparisonRun `json:"runs,omitempty"`
 	Emulated  bool   `json:"emulated"`
 	Simulated bool   `json:"simulated"`
 	// Comparable says that every pair is valid; else Refusals say why not, and no
 	// difference is stated.
 	Comparable bool      `json:"comparable"`
 	Refusals   []Finding `json:"refusals"`
+	// Unknown names conditions that neither side of a pair knows.
+	Unknown []string `json:"unknown_conditions"`
 	// Confidence of the t intervals of mean differences over pairs; Method in words.
 	Confidence float64           `json:"confidence"`
 	Method     string            `json:"method"`
@@ -32,6 +36,12 @@ type Comparison struct {
 	// none is, absent where no tolerance was asked for.
 	Gate   bool  `json:"gate"`
 	Within *bool `json:"within,omitempty"`
+}
+
+// ComparisonRun is a run that was compared.
+type ComparisonRun struct {
+	Reference string `json:"reference"`
+	Digest    Digest `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 }
 
 // ComparisonGroup is one baseline and one candidate at one point of everything else.

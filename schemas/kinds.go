@@ -131,6 +131,7 @@ func Kinds() []KindSpec {
 		}},
 		simulateKind(),
 		sweepKind(),
+		compareKind(),
 		{Name: "report", Scope: ScopeRun, Doc: "folds the results of measure and simulate stages into tables", Outputs: []string{"summary", "table"}, Fields: nil},
 	}
 }

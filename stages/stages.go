@@ -3,6 +3,7 @@ package stages
 import (
 	"assay/pipeline"
 	"assay/stages/command"
+	"assay/stages/compare"
 	"assay/stages/load"
 	"assay/stages/measure"
 	"assay/stages/preflight"
@@ -15,6 +16,6 @@ import (
 // Kinds returns every stage kind, in the order of schemas.Kinds.
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
-		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), load.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), report.Kind(),
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), load.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), compare.Kind(), report.Kind(),
 	}
 }

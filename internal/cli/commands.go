@@ -5,7 +5,7 @@ package cli
 func allCommands() []*command {
 	return []*command{
 		runCommand(), planCommand(), explainCommand(), preflightCommand(),
-		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(),
+		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(), compareCommand(),
 		pushCommand(), pullCommand(),
 		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
 		replayCommand(), probeCommand(), simulateCommand(), emulateCommand(),

@@ -31,12 +31,12 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{ExitOK, "ok"},
-	{ExitFailed, "the experiment failed"},
+	{ExitFailed, "the experiment failed, or a comparison was refused"},
 	{ExitUsage, "usage, or an invalid file"},
 	{ExitRefused, "preflight refused (a bad or missing source run too)"},
 	{ExitUnverified, "verification invalid or unknown"},
 	{ExitTainted, "tainted: an input changed while it was used"},
-	{ExitClaim, "a gating claim outside its tolerance, or without a value"},
+	{ExitClaim, "a gating claim or comparison outside its tolerance, or without a value"},
 	{ExitInfra, "infrastructure: network, registry, disk"},
 	{ExitInterrupted, "interrupted"},
 }
@@ -123,7 +123,7 @@ func outcomeCode(out pipeline.Outcome) int {
 		ExitRefused:     out.Refused != nil,
 		ExitTainted:     out.Status == schemas.RunTainted,
 		ExitFailed:      out.Status == schemas.RunFailed && out.Refused == nil,
-		ExitClaim:       !claimsHold(out.Report.Claims),
+		ExitClaim:       !claimsHold(out.Report.Claims) || !comparisonsHold(out.Report.Results),
 	}
 	return strongest(causes)
 }
@@ -141,6 +141,17 @@ func strongest(causes map[int]bool) int {
 func claimsHold(claims []schemas.ClaimResult) bool {
 	for _, c := range claims {
 		if c.Gate && !c.Holds {
+			return false
+		}
+	}
+	return true
+}
+
+// comparisonsHold says whether no gating comparison is outside of its tolerance. One
+// that was refused has failed its stage.
+func comparisonsHold(results []schemas.StageResult) bool {
+	for _, r := range results {
+		if c := r.Result.Comparison; c != nil && c.Gate && c.Within != nil && !*c.Within {
 			return false
 		}
 	}

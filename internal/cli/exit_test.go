@@ -18,18 +18,30 @@ import (
 // TestExitTable pins the table: scripts rely on it.
 func TestExitTable(t *testing.T) {
 	const want = `   0    ok
-   1    the experiment failed
+   1    the experiment failed, or a comparison was refused
    2    usage, or an invalid file
    3    preflight refused (a bad or missing source run too)
    4    verification invalid or unknown
    5    tainted: an input changed while it was used
-   6    a gating claim outside its tolerance, or without a value
+   6    a gating claim or comparison outside its tolerance, or without a value
    7    infrastructure: network, registry, disk
    130  interrupted
    several causes: 130 > 7 > 3 > 5 > 1 > 6
 `
 	if diff := cmp.Diff(want, exitTable()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestGatingComparison: one outside of its tolerance ends a run that passed with 6,
+// unless it only reports.
+func TestGatingComparison(t *testing.T) {
+	no := false
+	for gate, want := range map[bool]int{true: ExitClaim, false: ExitOK} {
+		out := pipeline.Outcome{Status: schemas.RunPassed, Report: schemas.Report{Results: []schemas.StageResult{{}, {Result: schemas.Result{Comparison: &schemas.Comparison{Comparable: true, Gate: gate, Within: &no}}}}}}
+		if got := outcomeCode(out); got != want {
+			t.Errorf("gate %v: exit code %d, want %d", gate, got, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"assay/internal/report"
+	"assay/internal/report/compare"
 	"assay/schemas"
 )
 
@@ -42,6 +43,11 @@ func reportText(rep schemas.Report) string {
 	}
 	if text := report.SwitchesText(rep.Results); text != "" {
 		b.WriteString("\n" + text)
+	}
+	for _, r := range rep.Results {
+		if c := r.Result.Comparison; c != nil {
+			b.WriteString("\n" + r.Node + ": " + compare.Text(*c))
+		}
 	}
 	if seen := report.ObservedText(rep.Results); seen != "" {
 		b.WriteString("\n" + seen)
@@ -106,7 +112,7 @@ func panels(results []schemas.StageResult) string {
 }
 
 func withoutPanels(results []schemas.StageResult) []schemas.StageResult {
-	return slices.DeleteFunc(slices.Clone(results), func(sr schemas.StageResult) bool { return sr.Result.Panel != nil })
+	return slices.DeleteFunc(slices.Clone(results), func(sr schemas.StageResult) bool { return sr.Result.Panel != nil || sr.Result.Comparison != nil })
 }
 
 func resultTable(rep schemas.Report) string {

@@ -16,7 +16,7 @@ const (
 	PanelQoS   = "qos_at"     // LINE@X: a point
 )
 
-var panelPrefixes = []string{PanelLoad + ".", PanelRatio + ".", PanelQoS + "."}
+var panelPrefixes = append([]string{PanelLoad + ".", PanelRatio + ".", PanelQoS + "."}, differencePrefixes()...)
 
 func isPanelName(name string) bool {
 	for _, p := range panelPrefixes {

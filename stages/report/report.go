@@ -60,7 +60,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 func collect(ctx context.Context, task *pipeline.Task) ([]schemas.StageResult, error) {
 	var results []schemas.StageResult
 	for _, up := range task.Upstream {
-		if !schemas.GivesResult(up.Kind) || up.Name != "result" {
+		if !schemas.GivesResult(up.Kind) || up.Kind == "compare" || up.Name != "result" {
 			continue
 		}
 		sr := schemas.StageResult{Node: up.Stage, Stage: up.Stage, Trial: up.Trial.ID, Point: up.Trial.Point}

@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"context"
+	"crypto/sha256"
+	"strconv"
 
 	"assay/internal/serving"
 	"assay/schemas"
@@ -15,6 +17,7 @@ func (p point) conditions(ctx context.Context, set schemas.Settings, sim serving
 	var list []schemas.Condition
 	add := func(name string, value any) { list = append(list, schemas.Condition{Name: name, Value: value}) }
 	add("simulated", "a model of a serving system on a virtual clock; nothing was measured")
+	add("requests_digest", requestsDigest(p.in))
 	add("policy", p.cfg.Policy)
 	add("device", map[string]any{"name": p.cfg.Device.Name, "memory_gb": p.cfg.Device.MemoryGB})
 	add("workers", p.cfg.Workers)
@@ -39,6 +42,22 @@ func (p point) conditions(ctx context.Context, set schemas.Settings, sim serving
 	}
 	add("batch_term_effect", effect)
 	return list, nil
+}
+
+// requestsDigest is the SHA-256 of what was simulated: id, model, arrival and lengths
+// of each request, a line each. Results are compared where it is the same.
+func requestsDigest(in serving.Input) schemas.Digest {
+	h := sha256.New()
+	var line []byte
+	for _, r := range in.Requests {
+		line = strconv.AppendQuote(line[:0], in.IDs[r.Index])
+		line = strconv.AppendQuote(append(line, ','), in.Models[r.Model].Name)
+		for _, n := range []int64{r.AtMs, int64(r.InputTokens), int64(r.OutputTokens)} {
+			line = strconv.AppendInt(append(line, ','), n, 10)
+		}
+		h.Write(append(line, '\n'))
+	}
+	return schemas.DigestFromSum(h.Sum(nil))
 }
 
 // batchTermEffect is what the mean QoS comes to with the other batch term.

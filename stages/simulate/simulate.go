@@ -29,7 +29,7 @@ const (
 // Kind returns the kind.
 func Kind() pipeline.Kind {
 	return pipeline.Kind{
-		Name: "simulate", Version: 2,
+		Name: "simulate", Version: 3,
 		Pure:    func(map[string]any) bool { return true },
 		Seed:    seed,
 		Outputs: func(map[string]any) []string { return []string{OutputRequests, OutputResult} },
