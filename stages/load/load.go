@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"assay/internal/durable"
@@ -24,6 +24,7 @@ const (
 	OutputAnswers  = "answers"
 	RequestsFile   = "requests.jsonl.zst"
 	SummaryFile    = "summary.json"
+	TextFile       = "summary.txt"
 	AnswersFile    = "answers.jsonl"
 )
 
@@ -182,7 +183,7 @@ func (l *load) models(ctx context.Context) error {
 				return err
 			}
 		}
-		fmt.Fprintf(l.task.Log, "%s\n", modelText(*m))
+		fmt.Fprintf(l.task.Log, "model %s is ready after %s ms\n", m.Model, number(m.ReadyMs))
 	}
 	if !l.sum.Snapshot || len(l.specs) == 0 {
 		return nil
@@ -310,12 +311,14 @@ func (l *load) write() error {
 	if err := schemas.Validate("load", b); err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	path, err := l.task.OutputFile(OutputSummary, SummaryFile)
+	dir, err := l.task.OutputDir(OutputSummary)
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return &pipeline.InfraError{Op: "write the summary", Err: err}
+	for name, data := range map[string][]byte{SummaryFile: append(b, '\n'), TextFile: []byte(summaryText(l.sum))} {
+		if err := durable.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return &pipeline.InfraError{Op: "write the summary", Err: err}
+		}
 	}
 	return nil
 }
@@ -342,28 +345,6 @@ func costs(r *schemas.LoadReplica) {
 		c.TTFTMs, c.E2EMs = c.TTFTMs/float64(c.N), c.E2EMs/float64(c.N)
 		r.GPUSwitch = &c
 	}
-}
-
-func modelText(m schemas.LoadModel) string {
-	var parts []string
-	for _, r := range m.Replicas {
-		s := firstText(r.Node, "the service")
-		if r.ColdLoad != nil {
-			s += fmt.Sprintf(": loaded within %.3f ms", r.ColdLoad.AtMostMs)
-		} else {
-			s += ": " + firstText(r.Unknown, "ready")
-		}
-		for _, q := range []struct {
-			name string
-			r    *schemas.LoadRequest
-		}{{"first", r.FirstUse}, {"repeat", r.Repeat}} {
-			if q.r != nil && q.r.E2EMs != nil {
-				s += fmt.Sprintf(", %s request %.3f ms", q.name, *q.r.E2EMs)
-			}
-		}
-		parts = append(parts, s)
-	}
-	return "model " + m.Model + ": " + strings.Join(parts, "; ")
 }
 
 // tell reports what is no failure but has to be known.
