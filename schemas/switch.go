@@ -17,6 +17,9 @@ type SwitchMatrix struct {
 	Cells      []SwitchCell `json:"cells"` // by from, then to
 	// All is over all pairs.
 	All map[string]SwitchStat `json:"all"`
+	// Counted is by how much the service's own count of switches rose meanwhile; absent
+	// where it does not tell.
+	Counted *float64 `json:"counted,omitempty"`
 	// Excluded counts visits that are not in the cells, by what they met.
 	Excluded map[string]int `json:"excluded"`
 }

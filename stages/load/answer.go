@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/internal/observe"
 	"assay/schemas"
 )
 
@@ -97,7 +98,7 @@ func failures(v any) []schemas.LoadFailure {
 
 // draining says whether all that failed was busy: the call may be made again.
 func draining(list []schemas.LoadFailure) bool {
-	return len(list) > 0 && !slices.ContainsFunc(list, func(f schemas.LoadFailure) bool { return f.Status != stateDraining })
+	return len(list) > 0 && !slices.ContainsFunc(list, func(f schemas.LoadFailure) bool { return f.Status != observe.ReplicaDraining })
 }
 
 // refusal is the text of an error's body: detail as an object, a list or a string.
@@ -136,3 +137,15 @@ func failureText(list []schemas.LoadFailure) string {
 	}
 	return strings.Join(parts, "; ")
 }
+
+// text is the first of these keys that holds a string.
+func text(m map[string]any, keys ...string) string {
+	for _, k := range keys {
+		if s, ok := m[k].(string); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func nodeOf(m map[string]any) string { return text(m, "node_id", "node", "id", "name") }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"assay/internal/observe"
 	"assay/schemas"
 )
 
@@ -40,7 +41,7 @@ type bringing struct {
 	pending  chan reply // a call under way
 	answer   *answer
 	partial  bool
-	last     snapshot
+	last     observe.Runtime
 	lastErr  error
 }
 
@@ -157,23 +158,23 @@ func (b *bringing) look(ctx context.Context) {
 		return
 	}
 	b.last, b.lastErr = s, nil
-	for node, p := range s.placements[b.spec.model] {
+	for node, p := range s.Placements[b.spec.model] {
 		if b.replicas[node] == nil {
-			b.replicas[node] = &replica{before: stateAbsent}
+			b.replicas[node] = &replica{before: observe.ReplicaAbsent}
 		}
 		b.replicas[node].note(p, at, time.Since(b.began))
 	}
 	for node, r := range b.replicas {
-		if _, there := s.placements[b.spec.model][node]; !there {
-			r.note(placement{state: stateAbsent}, at, time.Since(b.began))
+		if _, there := s.Placements[b.spec.model][node]; !there {
+			r.note(observe.Placement{State: observe.ReplicaAbsent}, at, time.Since(b.began))
 		}
 	}
 }
 
-func (r *replica) note(p placement, from, to time.Duration) {
-	r.state, r.err = p.state, p.err
-	r.loading = r.loading || p.state == stateLoading
-	if p.state != stateReady {
+func (r *replica) note(p observe.Placement, from, to time.Duration) {
+	r.state, r.err = p.State, p.Error
+	r.loading = r.loading || p.State == observe.ReplicaLoading
+	if p.State != observe.ReplicaReady {
 		r.notReady, r.ready = from, nil
 	} else if r.ready == nil {
 		r.ready = &to
@@ -224,7 +225,7 @@ func (b *bringing) ready(ctx context.Context) bool {
 	if b.lastErr != nil {
 		return false
 	}
-	on := b.last.readyOn(b.spec.model)
+	on := b.last.ReadyOn(b.spec.model)
 	if b.partial {
 		return len(on) > 0
 	}
@@ -250,7 +251,7 @@ func (b *bringing) failed() error {
 		return nil
 	}
 	for node, r := range b.replicas {
-		if r.state == stateFailed && (len(b.spec.nodes) == 0 || slices.Contains(b.spec.nodes, node)) {
+		if r.state == observe.ReplicaFailed && (len(b.spec.nodes) == 0 || slices.Contains(b.spec.nodes, node)) {
 			return b.l.fail(schemas.Finding{ID: "load.not-ready", Subject: "model " + b.spec.model,
 				Message: fmt.Sprintf("it failed on %s: %s", node, b.l.talk.short(firstText(r.err, "the service does not say why"))),
 				Remedy:  "read the service's log; too little host memory for weights is the usual cause"})
@@ -297,7 +298,7 @@ func (b *bringing) finish() {
 	for node, r := range b.replicas {
 		row := schemas.LoadReplica{Node: node, State: r.state, Switches: []schemas.LoadRequest{}}
 		switch {
-		case r.before == stateReady:
+		case r.before == observe.ReplicaReady:
 			row.Unknown = "it was ready before"
 		case r.ready == nil:
 			row.Unknown = "it did not become ready"
@@ -306,7 +307,7 @@ func (b *bringing) finish() {
 		default:
 			row.ColdLoad = &schemas.LoadSpan{AboveMs: max(0, ms(r.notReady)), AtMostMs: ms(*r.ready), Loading: r.loading}
 		}
-		if r.state != stateAbsent || r.before != stateAbsent {
+		if r.state != observe.ReplicaAbsent || r.before != observe.ReplicaAbsent {
 			b.out.Replicas = append(b.out.Replicas, row)
 		}
 	}

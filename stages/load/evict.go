@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"assay/internal/observe"
 	"assay/schemas"
 )
 
 // noteEvictions tells which models had to make room for one: those that the answer
 // names, and those that were ready before and are no more.
-func (l *load) noteEvictions(b *bringing, before snapshot) {
+func (l *load) noteEvictions(b *bringing, before observe.Runtime) {
 	by := b.spec.model
 	if b.answer != nil {
 		for node, models := range b.answer.evicted {
@@ -20,9 +21,9 @@ func (l *load) noteEvictions(b *bringing, before snapshot) {
 			}
 		}
 	}
-	for model := range before.placements {
-		for _, node := range before.readyOn(model) {
-			if model != by && b.last.placements != nil && b.last.placements[model][node].state != stateReady {
+	for model := range before.Placements {
+		for _, node := range before.ReadyOn(model) {
+			if model != by && b.last.Placements != nil && b.last.Placements[model][node].State != observe.ReplicaReady {
 				l.evicted(schemas.LoadEviction{Model: model, Node: node, By: by, ToldBy: "snapshot"})
 			}
 		}
@@ -47,15 +48,15 @@ func (l *load) evicted(e schemas.LoadEviction) {
 
 // checkReady is an error when a model that was ready is so no more: a later one took
 // its room.
-func (l *load) checkReady(s snapshot) error {
-	if s.placements == nil {
+func (l *load) checkReady(s observe.Runtime) error {
+	if s.Placements == nil {
 		return nil
 	}
 	for i, spec := range l.specs[:len(l.sum.Models)] {
-		on := s.readyOn(spec.model)
+		on := s.ReadyOn(spec.model)
 		missing := ""
 		for _, r := range l.sum.Models[i].Replicas {
-			if r.State == stateReady && !slices.Contains(on, r.Node) {
+			if r.State == observe.ReplicaReady && !slices.Contains(on, r.Node) {
 				missing = r.Node
 			}
 		}
@@ -76,9 +77,9 @@ func (l *load) checkReady(s snapshot) error {
 }
 
 // account holds what the service counts and caches against what was seen.
-func (l *load) account(s snapshot) {
-	if s.evictions != nil && l.evictions != nil {
-		n := *s.evictions - *l.evictions
+func (l *load) account(s observe.Runtime) {
+	if s.Evictions != nil && l.evictions != nil {
+		n := *s.Evictions - *l.evictions
 		l.sum.EvictionsCounted = &n
 		if named := float64(len(l.sum.Evictions)); n > named {
 			l.task.Report(schemas.Finding{ID: "load.evictions-unnamed", Severity: schemas.SeverityWarning, Subject: "service " + l.task.Service.Name,
@@ -87,10 +88,10 @@ func (l *load) account(s snapshot) {
 		}
 	}
 	var wrong []string
-	for model, nodes := range s.placements {
+	for model, nodes := range s.Placements {
 		for node, p := range nodes {
-			models, told := s.cached[node]
-			if told && p.state == stateReady && !slices.Contains(models, model) {
+			models, told := s.Cached[node]
+			if told && p.State == observe.ReplicaReady && !slices.Contains(models, model) {
 				wrong = append(wrong, model+" on "+node)
 			}
 		}

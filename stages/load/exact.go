@@ -10,6 +10,7 @@ import (
 
 	"assay/internal/loadgen"
 	"assay/internal/metrics"
+	"assay/internal/observe"
 	"assay/pipeline"
 	"assay/schemas"
 )
@@ -36,7 +37,7 @@ func (l *load) pass(ctx context.Context, model string, nodes []string, o order) 
 	before := l.glance(ctx)
 	var done []served
 	var err error
-	if len(nodes) > 1 && before.assigned != nil {
+	if len(nodes) > 1 && before.Assigned != nil {
 		done, err = l.spread(ctx, model, nodes, before, o)
 	} else {
 		var rec schemas.RequestRecord
@@ -68,20 +69,20 @@ func (l *load) pass(ctx context.Context, model string, nodes []string, o order) 
 }
 
 // glance is a snapshot where the service has one; what it fails to tell is not told.
-func (l *load) glance(ctx context.Context) snapshot {
+func (l *load) glance(ctx context.Context) observe.Runtime {
 	if !l.sum.Snapshot {
-		return snapshot{}
+		return observe.Runtime{}
 	}
 	s, _, err := l.talk.look(ctx, "")
 	if err != nil {
-		return snapshot{}
+		return observe.Runtime{}
 	}
 	return s
 }
 
 // spread sends requests that overlap until each node has answered one, or for three
 // times as many.
-func (l *load) spread(ctx context.Context, model string, nodes []string, before snapshot, o order) ([]served, error) {
+func (l *load) spread(ctx context.Context, model string, nodes []string, before observe.Runtime, o order) ([]served, error) {
 	type ended struct {
 		i   int
 		rec schemas.RequestRecord
@@ -93,7 +94,7 @@ func (l *load) spread(ctx context.Context, model string, nodes []string, before 
 		out[e.i].rec = e.rec
 		under--
 	}
-	seen := before.assigned[model]
+	seen := before.Assigned[model]
 	reached := map[string]bool{}
 	for len(out) < 3*len(nodes) && len(reached) < len(nodes) && ctx.Err() == nil {
 		if under == len(nodes) {
@@ -130,7 +131,7 @@ const routeLimit = 5 * time.Second
 func (l *load) routed(ctx context.Context, model string, seen map[string]float64) (string, map[string]float64) {
 	end := time.Now().Add(routeLimit)
 	for pause := time.Millisecond; time.Now().Before(end) && ctx.Err() == nil; pause = min(2*pause, 50*time.Millisecond) {
-		now := l.glance(ctx).assigned[model]
+		now := l.glance(ctx).Assigned[model]
 		more := ""
 		for _, node := range slices.Sorted(maps.Keys(now)) {
 			if now[node] > seen[node] {
@@ -256,21 +257,21 @@ func (l *load) met(d served, o order, count *float64) schemas.LoadRequest {
 
 // switchesOf is the rise of a node's count of switches, where it belongs to one
 // request.
-func switchesOf(before, after snapshot, node string, all, onNode int) *float64 {
-	if before.switches == nil || after.switches == nil {
+func switchesOf(before, after observe.Runtime, node string, all, onNode int) *float64 {
+	if before.Switches == nil || after.Switches == nil {
 		return nil
 	}
-	from, byNode := before.switches[node]
-	to := after.switches[node]
+	from, byNode := before.Switches[node]
+	to := after.Switches[node]
 	if !byNode || node == "" {
 		if all != 1 {
 			return nil
 		}
 		from, to = 0, 0
-		for _, n := range before.switches {
+		for _, n := range before.Switches {
 			from += n
 		}
-		for _, n := range after.switches {
+		for _, n := range after.Switches {
 			to += n
 		}
 	} else if onNode != 1 {

@@ -11,6 +11,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/internal/loadgen"
+	"assay/internal/observe"
 	"assay/internal/report"
 	"assay/internal/workload"
 	"assay/pipeline"
@@ -217,7 +218,7 @@ func (l *load) ask(ctx context.Context, m *schemas.LoadModel, o order) error {
 	}
 	var nodes []string
 	for _, r := range m.Replicas {
-		if r.State == stateReady {
+		if r.State == observe.ReplicaReady {
 			nodes = append(nodes, r.Node)
 		}
 	}
@@ -351,7 +352,7 @@ func costs(r *schemas.LoadReplica) {
 func (l *load) tell() {
 	for _, m := range l.sum.Models {
 		for _, r := range m.Replicas {
-			if r.State == stateReady && r.FirstUse == nil && slices.ContainsFunc(m.Replicas, func(o schemas.LoadReplica) bool { return o.FirstUse != nil }) {
+			if r.State == observe.ReplicaReady && r.FirstUse == nil && slices.ContainsFunc(m.Replicas, func(o schemas.LoadReplica) bool { return o.FirstUse != nil }) {
 				l.task.Report(schemas.Finding{ID: "load.replica-unproven", Severity: schemas.SeverityWarning, Subject: "model " + m.Model,
 					Message: fmt.Sprintf("its replica on %s is ready, but no request is known to have been answered there: the service chooses", r.Node),
 					Remedy:  "deploy it on one node at a time (nodes), or ask for its placement in the service's log"})

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"assay/internal/engines/emulated"
+	"assay/internal/observe"
 	"assay/internal/report"
 	"assay/pipeline"
 	"assay/schemas"
@@ -146,7 +147,7 @@ func TestTellsCostsApart(t *testing.T) {
 	}
 	for i, m := range sum.Models {
 		r := m.Replicas[0]
-		if len(m.Replicas) != 1 || r.Node != "node_0" || r.State != stateReady || m.Deploy.Status != "ok" || m.ReadyMs == nil {
+		if len(m.Replicas) != 1 || r.Node != "node_0" || r.State != observe.ReplicaReady || m.Deploy.Status != "ok" || m.ReadyMs == nil {
 			t.Fatalf("%+v", m)
 		}
 		if c := r.ColdLoad; c == nil || !c.Loading || c.AtMostMs < 130 || c.AboveMs >= c.AtMostMs {

@@ -119,8 +119,8 @@ func (l *load) choose(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask service %s for its state: %w", l.task.Service.Name, err)
 	}
-	l.sum.Snapshot = told && first.placements != nil
-	l.evictions = first.evictions
+	l.sum.Snapshot = told && first.Placements != nil
+	l.evictions = first.Evictions
 	l.sum.Via = l.set.Text("via")
 	if l.sum.Via == "" {
 		if l.sum.Via = schemas.LoadByStartup; told {

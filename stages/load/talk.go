@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"assay/internal/observe"
 )
 
 // Paths of Aegaeon's API.
@@ -153,7 +155,7 @@ func (t *talk) archive(call, model string, status int, body []byte, failed error
 }
 
 // look takes a snapshot; told is false where the service has none.
-func (t *talk) look(ctx context.Context, name string) (s snapshot, told bool, err error) {
+func (t *talk) look(ctx context.Context, name string) (s observe.Runtime, told bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	status, body, err := t.call(ctx, http.MethodGet, runtimePath, nil)
@@ -170,7 +172,7 @@ func (t *talk) look(ctx context.Context, name string) (s snapshot, told bool, er
 	case status != http.StatusOK:
 		return s, false, fmt.Errorf("GET %s: status %d: %s", runtimePath, status, t.short(refusal(body)))
 	}
-	s, err = parseSnapshot(body)
+	s, err = observe.ParseRuntime(body)
 	return s, err == nil, err
 }
 

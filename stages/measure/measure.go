@@ -257,6 +257,7 @@ func fold(ctx context.Context, task *pipeline.Task, set schemas.Settings, plan p
 	if err := c.observed.into(&res); err != nil {
 		return res, err
 	}
+	countSwitches(task, &res)
 	return res, writeResult(task, res, conditions(task, set, plan, res, seen, anchor))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestSwitchesOfAServingSystem(t *testing.T) {
 		models = append(models, map[string]any{"name": m, "base": "qwen2.5-7b"})
 	}
 	e := startEngine(t, map[string]any{"personality": "aegaeon", "time_scale": 20.0, "models": models, "serving": map[string]any{"policy": "aegaeon", "workers": 2.0, "prefill_workers": 1.0}}, func() {})
-	s := generated(t, e, "", map[string]any{"mode": "switch", "steady": 2.0, "rounds": 2.0, "input": fixed(32), "output": fixed(4)})
+	s := generated(t, e, "", map[string]any{"mode": "switch", "steady": 2.0, "rounds": 2.0, "observe": map[string]any{"snapshot": "on"}, "input": fixed(32), "output": fixed(4)})
 	s.task.Experiment.Stage["warm"] = schemas.StageDef{Kind: "load", Service: s.task.Experiment.Stage[s.task.Node.Stage].Service}
 	if err := run(context.Background(), s.task); err != nil {
 		t.Fatal(err)
@@ -38,6 +39,9 @@ func TestSwitchesOfAServingSystem(t *testing.T) {
 			t.Errorf("%s to %s: cost %v ms, steady %v ms, %+v", c.From, c.To, *cost.Mean, *steady.Mean, c)
 		}
 	}
+	if m.Counted == nil || *m.Counted != 13 || s.found("switch.not-counted") || s.found("switch.cache-changed") {
+		t.Errorf("%v switches are counted, findings %+v", m.Counted, s.findings)
+	}
 	dir := filepath.Join(s.task.Dir, "outputs", OutputResult)
 	text, err := os.ReadFile(filepath.Join(dir, SwitchTextFile))
 	if err != nil || !strings.Contains(string(text), "switch TTFT, ms: from (row) to (column)") {
@@ -48,6 +52,24 @@ func TestSwitchesOfAServingSystem(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(b), "emulated") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func (s *stage) found(id string) bool {
+	return slices.ContainsFunc(s.findings, func(f schemas.Finding) bool { return f.ID == id })
+}
+
+// TestSwitchesThatAreNone: with two engines that decode, some requests find their model
+// where it was left, and the service's counter tells.
+func TestSwitchesThatAreNone(t *testing.T) {
+	e := startEngine(t, map[string]any{"personality": "aegaeon", "time_scale": 100.0, "models": []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}},
+		"serving": map[string]any{"policy": "aegaeon", "workers": 6.0, "prefill_workers": 2.0, "nodes": 2.0, "replicas": 2.0}}, func() {})
+	s := generated(t, e, "", map[string]any{"mode": "switch", "rounds": 6.0, "observe": map[string]any{"snapshot": "on"}, "input": fixed(8), "output": fixed(3)})
+	if err := run(context.Background(), s.task); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.result(t).Switches; !s.found("switch.not-counted") || m.Counted == nil || *m.Counted >= 12 {
+		t.Errorf("%+v, findings %+v", m, s.findings)
 	}
 }
 
