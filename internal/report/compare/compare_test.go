@@ -380,6 +380,7 @@ func FuzzSchedule(f *testing.F) {
 	recs := records(2, 1)
 	f.Add(schedule(f, recs))
 	f.Add([]byte("{}\n"))
+	f.Add([]byte("request_id,first_token_ms,last_token_ms,tokens\na,b,10,20,5\nc,,,0\n"))
 	f.Add([]byte(`{"schema":"assay/schedule/v1"}` + "\n" + `{"index":0,"at_ns":1e400}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := Requests(report.Records(recs), bytes.NewReader(b))
@@ -387,7 +388,45 @@ func FuzzSchedule(f *testing.F) {
 			t.Fatalf("%d requests", len(list))
 		}
 		_ = Engines(b)
+		rows, err := simulatedRows(bytes.NewReader(b))
+		if err == nil && len(rows) > bytes.Count(b, []byte("\n")) {
+			t.Fatalf("%d rows of %q", len(rows), b)
+		}
 	})
+}
+
+func TestSimulatedRows(t *testing.T) {
+	rows, err := simulatedRows(strings.NewReader("request_id,first_token_ms,last_token_ms,tokens\na,b,10,20,5\nc,,,0\n"))
+	if err != nil || len(rows) != 2 || rows[0].ID != "a,b" || rows[0].Generated != 5 || rows[0].Outcome != schemas.OutcomeOK || rows[1].Outcome == schemas.OutcomeOK {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	for _, bad := range []string{"", "x\n", "request_id,first_token_ms,last_token_ms,tokens\na,1,2\n", "request_id,first_token_ms,last_token_ms,tokens\na,1,2,x\n"} {
+		if _, err := simulatedRows(strings.NewReader(bad)); err == nil && bad != "" {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	for text, want := range map[string]int{"": 0, "a": 1, "a\n": 1, "a\n\nb": 3, long + "\nb\n": 2} {
+		n := 0
+		for line, err := range lines(strings.NewReader(text), 1<<20) {
+			if err != nil || strings.Contains(string(line), "\n") {
+				t.Errorf("%v", err)
+			}
+			n++
+		}
+		if n != want {
+			t.Errorf("%d lines, want %d", n, want)
+		}
+	}
+	for _, err := range lines(strings.NewReader("ok\n"+long), 1000) {
+		if err != nil {
+			return
+		}
+	}
+	t.Error("a line over the limit is read")
 }
 
 func TestEngines(t *testing.T) {

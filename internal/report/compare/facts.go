@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,12 +128,15 @@ func simulatedRequests(open Open) ([]Request, error) {
 
 func simulatedRows(r io.Reader) ([]Request, error) {
 	const header = "request_id,first_token_ms,last_token_ms,tokens"
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 0, 64<<10), 1<<20)
 	var out []Request
-	for n := 0; sc.Scan(); n++ {
-		if n == 0 {
-			if sc.Text() != header {
+	n := 0
+	for line, err := range lines(r, 1<<20) {
+		n++
+		if err != nil {
+			return nil, fmt.Errorf("requests.csv: line %d: %w", n, err)
+		}
+		if n == 1 {
+			if string(line) != header {
 				return nil, fmt.Errorf("requests.csv: its first line is not %s", header)
 			}
 			continue
@@ -143,23 +145,20 @@ func simulatedRows(r io.Reader) ([]Request, error) {
 			return nil, fmt.Errorf("more than %d requests: too many to compare one by one", MaxRequests)
 		}
 		// An id may hold commas; the three numbers do not.
-		cells := strings.Split(sc.Text(), ",")
+		cells := strings.Split(string(line), ",")
 		if len(cells) < 4 {
-			return nil, fmt.Errorf("requests.csv: line %d has %d cells, want 4", n+1, len(cells))
+			return nil, fmt.Errorf("requests.csv: line %d has %d cells, want 4", n, len(cells))
 		}
 		k := len(cells) - 3
 		tokens, err := strconv.Atoi(cells[k+2])
 		if err != nil {
-			return nil, fmt.Errorf("requests.csv: line %d: tokens: %w", n+1, err)
+			return nil, fmt.Errorf("requests.csv: line %d: tokens: %w", n, err)
 		}
 		q := Request{Index: len(out), ID: strings.Join(cells[:k], ","), Outcome: schemas.OutcomeOK, Generated: tokens}
 		if cells[k] == "" {
 			q.Outcome = schemas.OutcomeTimeout
 		}
 		out = append(out, q)
-	}
-	if err := sc.Err(); err != nil {
-		return nil, fmt.Errorf("requests.csv: %w", err)
 	}
 	return out, nil
 }

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -96,29 +95,28 @@ func addSchedule(list []Request, schedule io.Reader) error {
 		at[q.Index] = i
 		list[i].AtNs = 0
 	}
-	sc := bufio.NewScanner(schedule)
-	sc.Buffer(make([]byte, 0, 64<<10), maxLine)
-	told := 0
-	for n := 0; sc.Scan(); n++ {
-		if n == 0 {
+	told, n := 0, 0
+	for line, err := range lines(schedule, maxLine) {
+		n++
+		if err != nil {
+			return fmt.Errorf("schedule: line %d: %w", n, err)
+		}
+		if n == 1 {
 			var h schemas.Schedule
-			if err := json.Unmarshal(sc.Bytes(), &h); err != nil || h.Schema != schemas.ScheduleV1 {
+			if err := json.Unmarshal(line, &h); err != nil || h.Schema != schemas.ScheduleV1 {
 				return errors.New("schedule: its first line is no header")
 			}
 			continue
 		}
 		var r schemas.ScheduledRequest
-		if err := json.Unmarshal(sc.Bytes(), &r); err != nil {
-			return fmt.Errorf("schedule: line %d: %w", n+1, err)
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("schedule: line %d: %w", n, err)
 		}
 		if i, ok := at[r.Index]; ok {
 			list[i].AtNs, list[i].Prompt = r.AtNs, r.PromptDigest
 			delete(at, r.Index)
 			told++
 		}
-	}
-	if err := sc.Err(); err != nil {
-		return fmt.Errorf("schedule: %w", err)
 	}
 	if told != len(list) {
 		return fmt.Errorf("schedule: it tells of %d of %d requests that have records", told, len(list))
