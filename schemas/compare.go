@@ -20,14 +20,17 @@ type Comparison struct {
 	By string `json:"by"`
 	// Runs are the runs that were compared, baseline first; none within a run.
 	Runs      []ComparisonRun `json:"runs,omitempty"`
-	Emulated  bool   `json:"emulated"`
-	Simulated bool   `json:"simulated"`
+	Emulated  bool            `json:"emulated"`
+	Simulated bool            `json:"simulated"`
 	// Comparable says that every pair is valid; else Refusals say why not, and no
 	// difference is stated.
 	Comparable bool      `json:"comparable"`
 	Refusals   []Finding `json:"refusals"`
 	// Unknown names conditions that neither side of a pair knows.
 	Unknown []string `json:"unknown_conditions"`
+	// Doubts are reasons to believe the numbers less, such as a client that did not keep
+	// up.
+	Doubts []string `json:"doubts"`
 	// Confidence of the t intervals of mean differences over pairs; Method in words.
 	Confidence float64           `json:"confidence"`
 	Method     string            `json:"method"`
@@ -83,8 +86,10 @@ type ComparisonMetric struct {
 	Low           *float64        `json:"low,omitempty"`
 	High          *float64        `json:"high,omitempty"`
 	Note          string          `json:"note,omitempty"` // why there is no mean, or no interval
-	Tolerance     *float64        `json:"tolerance,omitempty"`
-	Within        *bool           `json:"within,omitempty"`
+	// Few says that a percentile has fewer samples than it needs, in some trial.
+	Few       bool     `json:"few,omitempty"`
+	Tolerance *float64 `json:"tolerance,omitempty"`
+	Within    *bool    `json:"within,omitempty"`
 }
 
 // ComparisonRow is one pair. Difference is candidate minus baseline.

@@ -56,7 +56,7 @@ func CheckMetrics(o Options) error {
 
 // Compare checks every pair and, when all are alike, states the differences.
 func Compare(ctx context.Context, groups []Group, o Options) (schemas.Comparison, error) {
-	out := schemas.Comparison{Schema: schemas.CompareV1, By: o.By, Refusals: []schemas.Finding{}, Confidence: metrics.Confidence, Method: Method, Groups: []schemas.ComparisonGroup{}, Gate: o.Gate}
+	out := schemas.Comparison{Schema: schemas.CompareV1, By: o.By, Refusals: []schemas.Finding{}, Doubts: []string{}, Confidence: metrics.Confidence, Method: Method, Groups: []schemas.ComparisonGroup{}, Gate: o.Gate}
 	if err := CheckMetrics(o); err != nil {
 		return out, err
 	}
@@ -82,6 +82,9 @@ func Compare(ctx context.Context, groups []Group, o Options) (schemas.Comparison
 			row.Pairs = append(row.Pairs, made)
 			out.Refusals = append(out.Refusals, refusals...)
 			for _, t := range []*Trial{p.Baseline, p.Candidate} {
+				if d := doubt(t); d != "" && !slices.Contains(out.Doubts, d) {
+					out.Doubts = append(out.Doubts, d)
+				}
 				out.Emulated, out.Simulated = out.Emulated || t.Result.Emulated, out.Simulated || t.Result.Simulated
 			}
 		}
@@ -102,6 +105,15 @@ func Compare(ctx context.Context, groups []Group, o Options) (schemas.Comparison
 	}
 	judge(&out)
 	return out, nil
+}
+
+// doubt is why a trial's numbers are to be believed less, "" for no reason.
+func doubt(t *Trial) string {
+	c := t.Result.Client
+	if c == nil || len(c.Reasons) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: client_ok is %s: %s", t.Node, c.OK, strings.Join(c.Reasons, "; "))
 }
 
 func (g Group) title() string {
@@ -223,6 +235,7 @@ func metric(name string, g Group) schemas.ComparisonMetric {
 			}
 		}
 		m.Rows = append(m.Rows, row)
+		m.Few = m.Few || few(p.Baseline.Result, name) || few(p.Candidate.Result, name)
 	}
 	m.N = len(diffs)
 	if m.N < len(m.Rows) {
@@ -235,6 +248,21 @@ func metric(name string, g Group) schemas.ComparisonMetric {
 	}
 	average(&m, base, cand, diffs)
 	return m
+}
+
+// few says whether a name is a percentile that has too few samples in a result.
+func few(res schemas.Result, name string) bool {
+	summaries := res.Metrics
+	if rest, ok := strings.CutPrefix(name, "steady."); ok && res.Steady != nil {
+		summaries, name = res.Steady.Metrics, rest
+	}
+	metric, stat, _ := strings.Cut(name, ".")
+	for _, p := range summaries[metric].Percentiles {
+		if p.Few && stat == "p"+schemas.Decimal(p.P) {
+			return true
+		}
+	}
+	return false
 }
 
 func boolInt(b bool) int {

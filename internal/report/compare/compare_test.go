@@ -148,6 +148,20 @@ func TestDifferencesOfPairs(t *testing.T) {
 	}
 }
 
+// TestDoubts: a percentile of too few samples and a client that did not keep up are
+// told beside the numbers.
+func TestDoubts(t *testing.T) {
+	trials := three(t)
+	trials[1].Result.Client = &schemas.ClientVerdict{OK: "no", Reasons: []string{"it was late"}}
+	c := compared(t, trials, Options{Metrics: []string{"e2e_ms.p99", "e2e_ms.mean"}})
+	if len(c.Doubts) != 1 || c.Doubts[0] != "replay@new0: client_ok is no: it was late" || !c.Groups[0].Metrics[0].Few || c.Groups[0].Metrics[1].Few {
+		t.Errorf("%v, %+v", c.Doubts, c.Groups[0].Metrics)
+	}
+	if text := Text(c); !strings.Contains(text, "doubt: replay@new0") || !strings.Contains(text, "fewer samples than the percentile needs") {
+		t.Error(text)
+	}
+}
+
 func TestOnePairHasNoInterval(t *testing.T) {
 	c := compared(t, three(t)[:2], Options{})
 	for _, m := range c.Groups[0].Metrics {

@@ -33,6 +33,9 @@ func Text(c schemas.Comparison) string {
 		mark = " (simulated: nothing was measured)"
 	}
 	fmt.Fprintf(&b, "compared by %s%s\n", c.By, mark)
+	for _, r := range c.Runs {
+		fmt.Fprintf(&b, "%s is run %s\n", r.Reference, r.Digest)
+	}
 	if !c.Comparable {
 		b.WriteString("refused: the pairs are not alike\n")
 		for _, f := range c.Refusals {
@@ -45,6 +48,9 @@ func Text(c schemas.Comparison) string {
 		writeMeans(&b, c, g)
 		writeRows(&b, g)
 		writeOutputs(&b, g)
+	}
+	for _, d := range c.Doubts {
+		fmt.Fprintf(&b, "doubt: %s\n", d)
 	}
 	if len(c.Unknown) > 0 {
 		fmt.Fprintf(&b, "not known on either side, and so not compared: %s\n", strings.Join(c.Unknown, ", "))
@@ -75,6 +81,9 @@ func verdict(m schemas.ComparisonMetric) string {
 			word = "OUTSIDE"
 		}
 		parts = append(parts, fmt.Sprintf("%s %s", word, strings.TrimPrefix(differenceText(m.As, *m.Tolerance), "+")))
+	}
+	if m.Few {
+		parts = append(parts, "fewer samples than the percentile needs")
 	}
 	if m.Note != "" {
 		parts = append(parts, m.Note)
