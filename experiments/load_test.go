@@ -53,7 +53,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 				`t.toml:2:8: missing key "argv": program and arguments; no shell`},
 		{"missing kind", head + "[stage.a]\nneeds = []\n", `t.toml:10:8: missing key "kind": sort of work`},
 		{"unknown schema", strings.Replace(head, "v1", "v2", 1) + run, `t.toml:1:10: schema: "assay/experiment/v2" is not one of assay/experiment/v1 (did you mean "assay/experiment/v1"?)`},
-		{"unknown kind", head + "[stage.a]\nkind = \"mesure\"\n", `t.toml:11:8: unknown kind "mesure": there are preflight, workload, command, warmup, load, measure, simulate, sweep, compare, report (did you mean "measure"?)`},
+		{"unknown kind", head + "[stage.a]\nkind = \"mesure\"\n", `t.toml:11:8: unknown kind "mesure": there are preflight, workload, command, warmup, load, graphs, validate, adopt, measure, simulate, sweep, compare, report (did you mean "measure"?)`},
 		{"unknown engine", head + run + "[service.f]\nengine = \"opena\"\n", `t.toml:14:10: unknown engine "opena": there are emulated, openai, aegaeon, pypto (did you mean "openai"?)`},
 		{"enum", head + run + "[trials]\norder = \"randm\"", `t.toml:14:9: order: "randm" is not one of sequential, interleaved, abba, random (did you mean "random"?)`},
 		{"limits", head + run + "[trials]\nrepeat = 0", `t.toml:14:10: repeat: 0 is less than 1`},

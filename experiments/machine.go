@@ -17,6 +17,8 @@ type Machine struct {
 	Values map[string]string // ${machine.NAME}
 	// Secrets says where each secret comes from: "env:VARIABLE" or "file:PATH".
 	Secrets map[string]string
+	// Facts is what is known of the machine that serves.
+	Facts map[string]string
 	// Env holds extra environment variables per service; values may hold ${secret.NAME}.
 	Env map[string]map[string]string
 }
@@ -106,7 +108,7 @@ func LoadMachine(path string) (Machine, error) {
 	if err := p.err(); err != nil {
 		return Machine{}, err
 	}
-	m := Machine{File: path, Values: stringMap(tree["values"]), Secrets: stringMap(tree["secrets"]), Env: map[string]map[string]string{}}
+	m := Machine{File: path, Values: stringMap(tree["values"]), Secrets: stringMap(tree["secrets"]), Facts: stringMap(tree["facts"]), Env: map[string]map[string]string{}}
 	services, _ := tree["service"].(table)
 	for name, v := range services {
 		m.Env[name] = stringMap(v.(table)["env"])

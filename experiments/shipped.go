@@ -14,7 +14,7 @@ import (
 	"assay/schemas"
 )
 
-//go:embed *.toml aegaeon/*.toml real/*.toml workloads/*.csv
+//go:embed *.toml aegaeon/*.toml aegaeon/*.yaml real/*.toml workloads/*.csv
 var shipped embed.FS
 
 // Shipped lists the names of the shipped experiments, sorted: "aegaeon/replay",

@@ -13,7 +13,7 @@ import (
 func TestShippedExperimentsLoad(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	want := []string{"aegaeon/figure-11", "aegaeon/figure-12", "aegaeon/figure-13", "aegaeon/replay", "aegaeon/twin", "quickstart", "real/llamacpp-gemma3"}
+	want := []string{"aegaeon/figure-11", "aegaeon/figure-12", "aegaeon/figure-13", "aegaeon/foundry-save", "aegaeon/replay", "aegaeon/three-model-foundry", "aegaeon/twin", "quickstart", "real/llamacpp-gemma3"}
 	if got := Shipped(); !slices.Equal(got, want) {
 		t.Fatalf("shipped: %v, want %v", got, want)
 	}

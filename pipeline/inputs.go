@@ -93,6 +93,15 @@ func hashInput(ctx context.Context, name, origin, path string, cache *inputCache
 	return in, nil
 }
 
+// InputDigest is the digest of a file or folder as it would stand among a stage's inputs.
+func InputDigest(ctx context.Context, path string) (schemas.Digest, error) {
+	in, err := hashInput(ctx, path, "file", path, nil)
+	if err != nil {
+		return "", err
+	}
+	return in.Digest, nil
+}
+
 // walk lists a folder with links followed; open holds the folders above, so that
 // a link back to one of them is an error rather than a loop.
 func (in *input) walk(ctx context.Context, dir, rel string, entries *[]schemas.TreeEntry, open []fs.FileInfo) error {

@@ -97,6 +97,8 @@ type Task struct {
 	// ServiceEnv is what the machine file sets for services, as written: service
 	// -> variable -> text.
 	ServiceEnv map[string]map[string]string
+	// Facts is what the machine file says of the machine that serves.
+	Facts map[string]string
 	// Filter puts a filter in front of a log that cuts secrets out; Close writes
 	// what it holds back and leaves w open. Log is filtered already.
 	Filter func(w io.Writer) io.WriteCloser
@@ -167,6 +169,9 @@ type ServiceView struct {
 	// Relist asks the service anew which models it has, for the stages that follow;
 	// nil where it cannot be asked.
 	Relist func(ctx context.Context) error
+	// Log is its log while it lives, GraphArchive the folder of its archives of CUDA
+	// graphs, Config its configuration as written; "" for what there is not.
+	Log, GraphArchive, Config string
 	// PID is the service's first process, 0 for one that was attached to.
 	PID int
 	// Dead reports why the service is gone, or "" while it lives.

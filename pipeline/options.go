@@ -23,6 +23,12 @@ type Options struct {
 	// SourceDir is the folder of the materialised source run, "" for none.
 	SourceDir string
 	Sources   []schemas.SourceRun
+	// SourcePaths says where paths of the source run lie that are not below
+	// SourceDir as named; SourceArchive is the folder of its archives, "" for none.
+	SourcePaths   map[string]string
+	SourceArchive string
+	// SourceFindings are what was found of the source run; the report has them.
+	SourceFindings []schemas.Finding
 
 	Supervise    Supervisor
 	StartService func(ctx context.Context, l ServiceLaunch) (Service, error)
@@ -52,8 +58,11 @@ type Options struct {
 
 // MachineFacts is what the machine file says.
 type MachineFacts struct {
-	Values     map[string]string
-	Secret     func(name string) (string, error)
+	Values map[string]string
+	Secret func(name string) (string, error)
+	// Facts is what is known of the machine that serves, by the names of
+	// schemas.ValidatedEnvironment.
+	Facts      map[string]string
 	ServiceEnv map[string]map[string]string
 }
 
@@ -65,8 +74,15 @@ type ServiceLaunch struct {
 	Config  map[string]any // resolved
 	Env     map[string]string
 	LogDir  string
-	Token   string   // marks its processes
-	Secrets []string // values that must not reach its log
+	// WorkDir is a folder for what lasts as long as the service.
+	WorkDir string
+	// ModelPaths are the checkpoints of the experiment's models by name.
+	ModelPaths map[string]string
+	// SourceArchive is the source run's folder of archives, for a service that is
+	// started with a file of that run.
+	SourceArchive string
+	Token         string   // marks its processes
+	Secrets       []string // values that must not reach its log
 }
 
 // Service is a started or attached service.
@@ -83,6 +99,7 @@ type ServiceEnd struct {
 	ExitCode *int
 	Argv     []string
 	ReadyMs  float64
+	Config   *schemas.ServiceConfig
 }
 
 // Event is one thing that happened, for people.

@@ -261,19 +261,36 @@ func (e *execution) addService(res *resolver) {
 	}
 }
 
+// sourceArchive is how the archives of a source run stand among a stage's inputs.
+const sourceArchive = "(archives)"
+
+// addSources puts what the stage and its service read of the source run into the key
+// by its content. A service that is started with a file of it reads its archives too.
 func (e *execution) addSources(ctx context.Context) error {
-	for _, ref := range schemas.References(e.def.Config) {
-		if ref.Namespace != schemas.RefSource || e.SourceDir == "" {
+	names := sourcePaths(e.def.Config)
+	places := map[string]string{}
+	if ofService := sourcePaths(e.Experiment.Service[e.def.Service].Config); len(ofService) > 0 {
+		names = append(names, ofService...)
+		if e.SourceArchive != "" {
+			names, places[sourceArchive] = append(names, sourceArchive), e.SourceArchive
+		}
+	}
+	for _, name := range names {
+		if e.SourceDir == "" || e.pre.Sources[name] != "" {
 			continue
 		}
-		in, err := e.addInput(ctx, "source."+ref.Names[0], "source", filepath.Join(e.SourceDir, filepath.FromSlash(ref.Names[0])))
+		place := places[name]
+		if place == "" {
+			place = e.sourcePath(name)
+		}
+		in, err := e.addInput(ctx, "source."+name, "source", place)
 		if err != nil {
 			return err
 		}
 		if e.pre.Sources == nil {
 			e.pre.Sources = map[string]string{}
 		}
-		e.pre.Sources[ref.Names[0]] = string(in.Digest)
+		e.pre.Sources[name] = string(in.Digest)
 	}
 	return nil
 }

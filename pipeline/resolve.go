@@ -36,7 +36,7 @@ func (v *resolver) lookup(ctx context.Context) func(schemas.Reference) (any, err
 			if v.SourceDir == "" {
 				return nil, fmt.Errorf("needs a source run: name one with --source-run")
 			}
-			return filepath.Join(v.SourceDir, filepath.FromSlash(ref.Names[0])), nil
+			return v.sourcePath(ref.Names[0]), nil
 		case schemas.RefService:
 			return v.serviceURL(ref.Names[0])
 		case schemas.RefMachine:
@@ -53,6 +53,25 @@ func (v *resolver) lookup(ctx context.Context) func(schemas.Reference) (any, err
 		}
 		return nil, fmt.Errorf("unknown reference")
 	}
+}
+
+// sourcePath is where a path of the source run lies.
+func (r *runner) sourcePath(name string) string {
+	if p, ok := r.SourcePaths[name]; ok {
+		return p
+	}
+	return filepath.Join(r.SourceDir, filepath.FromSlash(name))
+}
+
+// sourcePaths are the paths of the source run that a configuration refers to.
+func sourcePaths(config map[string]any) []string {
+	var out []string
+	for _, ref := range schemas.References(config) {
+		if ref.Namespace == schemas.RefSource && !slices.Contains(out, ref.Names[0]) {
+			out = append(out, ref.Names[0])
+		}
+	}
+	return out
 }
 
 func (v *resolver) secret(name string) (string, error) {

@@ -113,6 +113,7 @@ func newRunner(opts Options) *runner {
 	if r.Parallel <= 0 {
 		r.Parallel = 2
 	}
+	r.findings = append(r.findings, opts.SourceFindings...)
 	return r
 }
 

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -147,8 +148,32 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 	if err := durable.MkdirAll(u.logDir); err != nil {
 		return nil, err
 	}
-	secrets := l.secretValues()
-	return l.StartService(ctx, ServiceLaunch{Secrets: secrets, Unit: u.plan.ID, Service: u.plan.Service, Engine: def.Engine, Config: config, Env: env, LogDir: u.logDir, Token: l.token})
+	launch := ServiceLaunch{Unit: u.plan.ID, Service: u.plan.Service, Engine: def.Engine, Config: config, Env: env, LogDir: u.logDir, Token: l.token, WorkDir: u.logDir + ".files", ModelPaths: l.modelPaths(ctx, res)}
+	if err := durable.MkdirAll(launch.WorkDir); err != nil {
+		return nil, err
+	}
+	if len(sourcePaths(def.Config)) > 0 {
+		launch.SourceArchive = l.SourceArchive
+	}
+	launch.Secrets = l.secretValues()
+	return l.StartService(ctx, launch)
+}
+
+// modelPaths are the checkpoints that are known on this machine.
+func (l *loop) modelPaths(ctx context.Context, v *resolver) map[string]string {
+	paths := map[string]string{}
+	for _, id := range slices.Sorted(maps.Keys(l.Experiment.Model)) {
+		m := l.Experiment.Model[id]
+		if m.Checkpoint == "" {
+			continue
+		}
+		name, err := v.text(ctx, m.Name)
+		path, pathErr := v.text(ctx, m.Checkpoint)
+		if err == nil && pathErr == nil {
+			paths[name] = l.abs(path)
+		}
+	}
+	return paths
 }
 
 // stopUnits ends services whose work is done, or all of them once the run is
@@ -185,7 +210,7 @@ func (l *loop) endUnit(u *unitState) result {
 	end := u.live.Stop(ctx)
 	rec := u.record
 	rec.Status, rec.Error, rec.ExitCode, rec.Argv, rec.ReadyMs, rec.EndedAt = end.Status, l.hideSecrets(end.Error), end.ExitCode, end.Argv, end.ReadyMs, l.Now()
-	rec.Attached = end.Status == "detached"
+	rec.Attached, rec.Config = end.Status == "detached", end.Config
 	res := result{unit: u.plan.ID, ended: true, service: rec}
 	res.err = l.storeLogs(u, &res.service)
 	return res
@@ -200,7 +225,7 @@ func (l *loop) storeLogs(u *unitState, rec *schemas.ServiceRecord) error {
 		return &InfraError{"store the log of service " + u.plan.Service, err}
 	}
 	rec.Tree, rec.Path = blob, "services/"+u.plan.ID
-	return removeAll(u.logDir)
+	return errors.Join(removeAll(u.logDir+".files"), removeAll(u.logDir))
 }
 
 func (l *loop) takeUnit(res result) {

@@ -21,6 +21,8 @@ const (
 	ProbeV1         = "assay/probe/v1"
 	LoadV1          = "assay/load/v1"
 	CompareV1       = "assay/compare/v1"
+	GraphsV1        = "assay/graphs/v1"
+	ValidatedV1     = "assay/validated/v1"
 	ResultV1        = "assay/result/v1"
 )
 

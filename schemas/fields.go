@@ -134,6 +134,7 @@ func MachineFields() []Field {
 		{Name: "schema", Type: TypeString, Required: true, Enum: []string{MachineV1}, Doc: "format of this file"},
 		{Name: "values", Type: TypeStringMap, Doc: "what ${machine.NAME} stands for: folders, URLs, ports, devices"},
 		{Name: "secrets", Type: TypeStringMap, Doc: "where ${secret.NAME} comes from: \"env:VARIABLE\" or \"file:PATH\""},
+		{Name: "facts", Type: TypeStringMap, Doc: "what archives of CUDA graphs are bound to, on the machine that serves: aegaeon_revision, foundry_revision, torch, vllm, cuda, driver, gpu_name, compute_capability, gpu_memory_bytes, hook_sha256"},
 		{Name: "service", Type: TypeTableMap, Doc: "per service: what only this machine needs", Fields: []Field{
 			{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables of the process"},
 		}},

@@ -1,5 +1,7 @@
 package schemas
 
+import "slices"
+
 // sloField is shared by every kind that judges latencies.
 func sloField() Field {
 	return Field{Name: "slo", Type: TypeTable, Doc: "targets that qos and attainment are judged by", Fields: []Field{
@@ -77,6 +79,9 @@ func Kinds() []KindSpec {
 			{Name: "request_timeout", Type: TypeDuration, Default: "5m0s", Doc: "limit of one request"},
 		}},
 		loadKind(),
+		graphsKind(),
+		validateKind(),
+		adoptKind(),
 		{Name: "measure", Scope: ScopeTrial, Service: "required", Doc: "replays a workload and leaves one record per request", Outputs: []string{"schedule", "requests", "result", "observed"}, Fields: []Field{
 			{Name: "workload", Type: TypePath, Doc: "file of arrivals with lengths; in open loop exactly one of workload and arrival, in other modes its times are not used"},
 			{Name: "prompts", Type: TypePath, Doc: "file of prompts without times, sent as arrival or mode says"},
@@ -166,6 +171,8 @@ func Engines() []EngineSpec {
 				{Name: "undeployed", Type: TypeBool, Doc: "with serving: no node has it until it is deployed"},
 			}},
 			{Name: "aegaeon_config", Type: TypePath, Doc: "Aegaeon's YAML configuration, in place of models: models, devices, engines, policies, work stealing and CUDA graphs are taken from it"},
+			graphModeField(),
+			graphArchiveField(),
 			{Name: "personality", Type: TypeString, Enum: []string{"openai", "aegaeon", "pypto", "vllm"}, Doc: "whose endpoints, checks and errors it has; default: openai"},
 			{Name: "serving", Type: TypeTable, Doc: "model of the system that requests contend for, as in simulate, in place of the latencies of models; time passes time_scale times as fast", Fields: servingFields()},
 			{Name: "cuda_graph", Type: TypeTable, Doc: "aegaeon: graphs of decode steps", Fields: []Field{
@@ -202,7 +209,7 @@ func Engines() []EngineSpec {
 			apiKeyField(),
 		}},
 		{Name: "openai", Doc: "any OpenAI-compatible server", Fields: start, OneOf: attachOrStart},
-		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: start, OneOf: attachOrStart},
+		{Name: "aegaeon", Doc: "Aegaeon, started by command or attached to", Fields: append(slices.Clone(start), aegaeonFields()...), OneOf: attachOrStart},
 		{Name: "pypto", Doc: "PyPTO Serving, started by command or attached to", Fields: start, OneOf: attachOrStart},
 	}
 }

@@ -51,6 +51,16 @@ type SourceRun struct {
 	Reference string   `json:"reference"`
 	Digest    Digest   `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	Consumed  []string `json:"consumed,omitempty"`
+	// Validated is the folder of the validated run in it, where it holds one.
+	Validated string `json:"validated,omitempty"`
+	// Files are the digests of what was consumed: of a folder, that of its tree.
+	Files []SourceFile `json:"files,omitempty"`
+}
+
+// SourceFile is a file or folder of a source run, by its path in the run.
+type SourceFile struct {
+	Path   string `json:"path"`
+	Digest Digest `json:"digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 }
 
 // ToolIdentity names the assay that made a document.
@@ -76,7 +86,18 @@ type ServiceRecord struct {
 	ReadyMs   float64   `json:"ready_ms"` // process start to ready; 0 when it never was
 	EndedAt   time.Time `json:"ended_at"`
 	Models    []string  `json:"models"` // as it listed them when ready
+	// Config is the configuration file it was started with, where it has one.
+	Config *ServiceConfig `json:"config,omitempty"`
 	// Tree is the blob of the tree that holds its logs.
 	Tree Digest `json:"tree,omitempty" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	Path string `json:"path,omitempty"`
+}
+
+// ServiceConfig is a configuration file as written and as a service was started with
+// it. The second lies with the service's log.
+type ServiceConfig struct {
+	File     string   `json:"file"` // beside the log
+	Written  Digest   `json:"written" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+	Started  Digest   `json:"started" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
+	Replaced []string `json:"replaced"` // keys that differ
 }

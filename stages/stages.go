@@ -4,6 +4,7 @@ import (
 	"assay/pipeline"
 	"assay/stages/command"
 	"assay/stages/compare"
+	"assay/stages/foundry"
 	"assay/stages/load"
 	"assay/stages/measure"
 	"assay/stages/preflight"
@@ -16,6 +17,6 @@ import (
 // Kinds returns every stage kind, in the order of schemas.Kinds.
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
-		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), load.Kind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), compare.Kind(), report.Kind(),
+		preflight.Kind(), workload.Kind(), command.Kind(), warmup.Kind(), load.Kind(), foundry.GraphsKind(), foundry.ValidateKind(), foundry.AdoptKind(), measure.Kind(), simulate.Kind(), simulate.SweepKind(), compare.Kind(), report.Kind(),
 	}
 }

@@ -38,7 +38,7 @@ func runExplain(c *call) (err error) {
 	if _, ok := l.Experiment.Stage[stage]; stage != "" && !ok {
 		return usagef("%s has no stage %q%s", l.File, stage, nearestStage(l, stage))
 	}
-	source, err := c.openSource(l)
+	source, err := c.openSource(l, false)
 	if err != nil {
 		return err
 	}

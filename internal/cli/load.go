@@ -90,11 +90,12 @@ const preflightKind = "preflight"
 func (l *loaded) options(store pipeline.Store, storeDir string, source *sourceRun) pipeline.Options {
 	opts := pipeline.Options{
 		Experiment: l.Experiment, Source: l.Source, Plan: l.plan, Kinds: l.kinds, Store: store, StoreDir: storeDir, BaseDir: l.Dir, ParamPaths: l.ParamPaths,
-		Machine: pipeline.MachineFacts{Values: l.Machine.Values, Secret: revealSecret(l.Machine), ServiceEnv: l.Machine.Env},
+		Machine: pipeline.MachineFacts{Values: l.Machine.Values, Secret: revealSecret(l.Machine), ServiceEnv: l.Machine.Env, Facts: l.Machine.Facts},
 		Now:     time.Now,
 	}
 	if source != nil {
 		opts.SourceDir, opts.Sources = source.dir, []schemas.SourceRun{source.run}
+		opts.SourcePaths, opts.SourceArchive, opts.SourceFindings = source.paths, source.archives, source.findings
 	}
 	return opts
 }
@@ -113,13 +114,21 @@ func revealSecret(m experiments.Machine) func(string) (string, error) {
 func (l *loaded) consumed() []string {
 	var paths []string
 	for _, s := range l.Experiment.Stage {
-		for _, ref := range schemas.References(s.Config) {
-			if ref.Namespace == schemas.RefSource && !slices.Contains(paths, ref.Names[0]) {
-				paths = append(paths, ref.Names[0])
-			}
-		}
+		paths = append(paths, sourcePaths(s.Config)...)
+	}
+	for _, s := range l.Experiment.Service {
+		paths = append(paths, sourcePaths(s.Config)...)
 	}
 	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+func sourcePaths(config map[string]any) (paths []string) {
+	for _, ref := range schemas.References(config) {
+		if ref.Namespace == schemas.RefSource {
+			paths = append(paths, ref.Names[0])
+		}
+	}
 	return paths
 }
 

@@ -41,7 +41,7 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	if l, err = l.withChecks(); err != nil {
 		return err
 	}
-	source, err := c.openSource(l)
+	source, err := c.openSource(l, false)
 	var refused *pipeline.RefusedError
 	if errors.As(err, &refused) {
 		return printFindings(c, refused.Findings, allowUnknown)
@@ -71,7 +71,7 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	if out.Refused != nil {
 		findings = union(findings, out.Refused.Findings)
 	}
-	return printFindings(c, union(findings, l.keyFindings()), allowUnknown)
+	return printFindings(c, union(union(findings, source.found()), l.keyFindings()), allowUnknown)
 }
 
 func printFindings(c *call, findings []schemas.Finding, allowUnknown []string) error {

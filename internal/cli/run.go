@@ -76,7 +76,7 @@ func execute(c *call, l *loaded) (err error) {
 	if err != nil {
 		return err
 	}
-	source, err := c.openSource(l)
+	source, err := c.openSource(l, true)
 	if err != nil {
 		return printRefusal(c, err)
 	}

@@ -25,7 +25,8 @@ func startService(ctx context.Context, l pipeline.ServiceLaunch) (pipeline.Servi
 		env = append(env, k+"="+v)
 	}
 	begun := time.Now()
-	i, err := engines.Start(ctx, engines.Launch{Service: l.Service, Unit: l.Unit, Engine: l.Engine, Config: l.Config, Env: env, LogDir: l.LogDir, Token: l.Token, Secrets: l.Secrets})
+	i, err := engines.Start(ctx, engines.Launch{Service: l.Service, Unit: l.Unit, Engine: l.Engine, Config: l.Config, Env: env, LogDir: l.LogDir, Token: l.Token, Secrets: l.Secrets,
+		WorkDir: l.WorkDir, ModelPaths: l.ModelPaths, SourceArchive: l.SourceArchive})
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +45,8 @@ var _ pipeline.Service = (*service)(nil)
 func (s *service) View() pipeline.ServiceView {
 	i := s.instance
 	view := pipeline.ServiceView{Name: s.launch.Service, Engine: s.launch.Engine, URL: i.URL, Models: i.Listed(), Emulated: i.Emulated, PID: i.Pid(), Dead: i.Dead, Done: i.Done(), Relist: i.Relist}
+	view.Log, view.GraphArchive = i.LogFile, i.GraphArchive
+	view.Config, _ = s.launch.Config["aegaeon_config"].(string)
 	view.Asking = schemas.AskingOf(s.launch.Config)
 	if i.Pid() != 0 {
 		ready := float64(s.ready) / 1e6
@@ -57,7 +60,7 @@ func (s *service) View() pipeline.ServiceView {
 func (s *service) Stop(ctx context.Context) pipeline.ServiceEnd {
 	dead := s.instance.Dead()
 	report := s.instance.Stop(ctx)
-	end := pipeline.ServiceEnd{Status: endStopped, Argv: s.argv(), ReadyMs: float64(s.ready) / 1e6}
+	end := pipeline.ServiceEnd{Status: endStopped, Argv: s.argv(), ReadyMs: float64(s.ready) / 1e6, Config: s.instance.Config}
 	if !report.Attached {
 		end.ExitCode = &report.ExitCode
 	}

@@ -16,7 +16,7 @@ const testKey = "sk-live-4f9a7c2e81d0b356"
 func TestTheKeyIsInNoFile(t *testing.T) {
 	l := Launch{Engine: Emulated, LogDir: t.TempDir(), Secrets: []string{testKey},
 		Config: map[string]any{"engine": "emulated", "api_key": testKey, "models": []any{map[string]any{"name": "m"}}}}
-	file, err := writeEmulatedConfig(l)
+	file, err := writeEmulatedConfig(l, started{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestTheKeyIsInNoFile(t *testing.T) {
 	if err != nil || !strings.Contains(string(b), `"m"`) || strings.Contains(string(b), testKey) || strings.Contains(string(b), "api_key") {
 		t.Errorf("%v: %s", err, b)
 	}
-	spec, err := processSpec(Launch{Engine: OpenAI, Config: l.Config}, settings{Command: []string{"server", "--port", "{port}"}}, 1234)
+	spec, err := processSpec(Launch{Engine: OpenAI, Config: l.Config}, settings{Command: []string{"server", "--port", "{port}"}}, started{}, 1234)
 	if err != nil || strings.Contains(strings.Join(append(spec.Argv, spec.Env...), " "), testKey) {
 		t.Errorf("%v: %v %v", err, spec.Argv, spec.Env)
 	}

@@ -28,6 +28,14 @@ func EmulatedConfig(keys map[string]any) (emulated.Config, error) {
 	if err != nil {
 		return emulated.Config{}, fmt.Errorf("aegaeon_config: %w", err)
 	}
+	if mode, _ := keys["graph_mode"].(string); mode != "" {
+		if a.Server.CUDAGraph.Mode.Set(mode); len(a.Server.CUDAGraph.SeqLenBuckets) == 0 {
+			return emulated.Config{}, errors.New("aegaeon_config: server.cuda_graph.seq_len_buckets: is empty")
+		}
+	}
+	if dir, _ := keys["graph_archive"].(string); dir != "" {
+		a.Server.CUDAGraph.ArchiveDir = dir
+	}
 	merged := fromAegaeon(a)
 	for name, v := range keys {
 		table, isTable := v.(map[string]any)
@@ -37,7 +45,9 @@ func EmulatedConfig(keys map[string]any) (emulated.Config, error) {
 			merged[name] = v
 		}
 	}
-	delete(merged, "aegaeon_config")
+	for _, name := range []string{"aegaeon_config", "graph_mode", "graph_archive"} {
+		delete(merged, name)
+	}
 	return emulated.FromMap(merged)
 }
 
@@ -70,10 +80,11 @@ func fromAegaeon(a aegaeon.Config) map[string]any {
 	return out
 }
 
-// device takes one that the model knows by the beginning of its name.
+// device takes one whose latencies the model knows by the beginning of its name; any
+// other keeps its memory and bandwidth and takes the times of the default.
 func device(system map[string]any, d aegaeon.Device) {
 	for _, known := range serving.Devices {
-		if strings.HasPrefix(strings.ToLower(d.Name), known.Name) {
+		if _, err := serving.Published(known.Name, nil); err == nil && strings.HasPrefix(strings.ToLower(d.Name), known.Name) {
 			system["device"] = known.Name
 		}
 	}
@@ -85,13 +96,25 @@ func device(system map[string]any, d aegaeon.Device) {
 	}
 }
 
+// standIns are base models of about the size of models that have no published
+// latencies.
+var standIns = map[string]string{
+	"qwen3-4b": "qwen2.5-7b", "qwen3_4b": "qwen2.5-7b",
+	"qwen3.5-9b": "yi-9b", "qwen3_5_9b": "yi-9b",
+	"gemma-3-4b": "qwen2.5-7b", "gemma_3_4b": "qwen2.5-7b", "gemma-3-4b-it": "qwen2.5-7b",
+}
+
 func modelsOf(a aegaeon.Config) []any {
 	var out []any
 	for _, m := range a.Models {
 		e := map[string]any{"name": m.Name}
 		for _, named := range []string{m.Profile, path.Base(m.Path), path.Base(m.Name)} {
-			if _, err := serving.FindBaseModel(strings.ToLower(named)); err == nil {
-				e["base"] = strings.ToLower(named)
+			named = strings.ToLower(named)
+			if like, ok := standIns[named]; ok {
+				named = like
+			}
+			if _, err := serving.FindBaseModel(named); err == nil {
+				e["base"] = named
 				break
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"assay/internal/supervise"
+	"assay/schemas"
 )
 
 // Instance is a service that is up.
@@ -18,6 +19,12 @@ type Instance struct {
 	Models []string
 	// Emulated says that its latencies are made up.
 	Emulated bool
+	// LogFile is its log while it lives; "" when attached.
+	LogFile string
+	// GraphArchive is the folder of its archives of CUDA graphs; "" for none.
+	GraphArchive string
+	// Config says what its configuration file was started with; nil for none.
+	Config *schemas.ServiceConfig
 
 	name     string
 	settings settings

@@ -43,6 +43,14 @@ type Launch struct {
 	Env []string
 	// LogDir is an existing folder for the files named above.
 	LogDir string
+	// WorkDir is a folder for what lasts as long as the process; "" for none.
+	WorkDir string
+	// ModelPaths are folders of checkpoints by the names of models, which replace
+	// those of aegaeon_config.
+	ModelPaths map[string]string
+	// SourceArchive is the folder of archives that belongs to aegaeon_config, when
+	// that is of a source run.
+	SourceArchive string
 	// SelfExe is this program's executable, by default the running one; the
 	// emulated engine is started from it.
 	SelfExe string
@@ -71,6 +79,10 @@ type settings struct {
 	ReadyTimeout schemas.Duration  `json:"ready_timeout"`
 	StopSignal   string            `json:"stop_signal"`
 	StopGrace    schemas.Duration  `json:"stop_grace"`
+
+	AegaeonConfig string `json:"aegaeon_config"`
+	GraphMode     string `json:"graph_mode"`
+	GraphArchive  string `json:"graph_archive"`
 
 	readyLog *regexp.Regexp
 	signal   syscall.Signal

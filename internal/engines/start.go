@@ -72,7 +72,12 @@ func startOnce(ctx context.Context, l Launch, s settings) (*Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := processSpec(l, s, port)
+	rendered, err := render(l, s)
+	if err != nil {
+		releasePort(port)
+		return nil, err
+	}
+	spec, err := processSpec(l, s, rendered, port)
 	if err != nil {
 		releasePort(port)
 		return nil, err
@@ -89,7 +94,8 @@ func startOnce(ctx context.Context, l Launch, s settings) (*Instance, error) {
 		return nil, log.hideError(errors.Join(err, log.close()))
 	}
 	base := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	i := &Instance{URL: base, name: l.name(), settings: s, prober: l.prober(base), process: process, log: log, done: make(chan struct{})}
+	i := &Instance{URL: base, name: l.name(), settings: s, prober: l.prober(base), process: process, log: log, done: make(chan struct{}),
+		LogFile: filepath.Join(l.LogDir, ServiceLog), GraphArchive: rendered.archive, Config: rendered.record}
 	go func() {
 		<-process.Done()
 		i.logErr = log.close()
@@ -126,15 +132,15 @@ func (i *Instance) giveUp(err error) error {
 }
 
 // processSpec is the process to start.
-func processSpec(l Launch, s settings, port int) (supervise.Spec, error) {
+func processSpec(l Launch, s settings, r started, port int) (supervise.Spec, error) {
 	spec := supervise.Spec{Dir: s.Cwd, Env: environment(s.Env, l.Env, port), Token: l.Token}
 	if l.Engine != Emulated {
 		for _, a := range s.Command {
-			spec.Argv = append(spec.Argv, strings.ReplaceAll(a, "{port}", strconv.Itoa(port)))
+			spec.Argv = append(spec.Argv, r.withConfig(strings.ReplaceAll(a, "{port}", strconv.Itoa(port))))
 		}
 		return spec, nil
 	}
-	file, err := writeEmulatedConfig(l)
+	file, err := writeEmulatedConfig(l, r)
 	if err != nil {
 		return spec, err
 	}
@@ -164,7 +170,7 @@ func selfExe() (string, error) {
 
 // writeEmulatedConfig leaves the engine's configuration, defaults filled in,
 // where the log goes: it tells what the latencies in there were made from.
-func writeEmulatedConfig(l Launch) (string, error) {
+func writeEmulatedConfig(l Launch, r started) (string, error) {
 	keys := map[string]any{}
 	for name, v := range l.Config {
 		keys[name] = v
@@ -173,6 +179,11 @@ func writeEmulatedConfig(l Launch) (string, error) {
 		delete(keys, f.Name)
 	}
 	delete(keys, schemas.FieldAPIKey) // nor is it for a file
+	if r.file != "" {
+		keys["aegaeon_config"] = r.file // the mode and the archive stand in it
+		delete(keys, "graph_mode")
+		delete(keys, "graph_archive")
+	}
 	c, err := EmulatedConfig(keys)
 	if err != nil {
 		return "", err

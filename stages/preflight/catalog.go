@@ -11,6 +11,7 @@ import (
 	"assay/preflight/paths"
 	"assay/preflight/ports"
 	"assay/preflight/secrets"
+	"assay/preflight/source"
 	"assay/preflight/workload"
 	"assay/schemas"
 )
@@ -26,6 +27,7 @@ func catalogs() []func() []preflight.Entry {
 		checkpoint.Catalog,
 		gguf.Catalog,
 		secrets.Catalog,
+		source.Catalog,
 		workload.Catalog,
 	}
 }
@@ -46,16 +48,18 @@ func Catalog() []preflight.Entry {
 // experiment, by this kind and by the pipeline, and of a source run.
 func own() []preflight.Entry {
 	const (
-		named  = "every reference of an experiment can be followed"
-		source = "an earlier run is used only when it is whole and passed"
+		named   = "every reference of an experiment can be followed"
+		earlier = "an earlier run is used only when it is whole and passed"
 	)
 	return []preflight.Entry{
 		{ID: "reference.unresolved", Subject: "experiment", Severity: schemas.SeverityError, Checks: "what the experiment refers to is defined", Remedy: "define what it refers to", When: preflight.Before, Rule: named},
 		{ID: "reference.deferred", Subject: "experiment", Severity: schemas.SeverityDeferred, Checks: "what an earlier stage makes is checked by the stage that uses it", When: preflight.Before, Rule: named},
 		{ID: "preflight.stage", Subject: "experiment", Severity: schemas.SeverityError, Checks: "a stage that runs before everything ends properly", Remedy: "look at its message", When: preflight.Before,
 			Rule: "nothing is measured after a check that did not end"},
-		{ID: "source.missing", Subject: "source", Severity: schemas.SeverityError, Checks: "a source run is named where the experiment reads one, and can be found", Remedy: "name the run with --source-run REF", When: preflight.Before, Rule: source},
-		{ID: "source.invalid", Subject: "source", Severity: schemas.SeverityError, Checks: "the source run is valid", Remedy: "`assay verify` says more; use an intact copy", When: preflight.Before, Rule: source},
-		{ID: "source.path", Subject: "source", Severity: schemas.SeverityError, Checks: "the source run holds what the experiment reads of it", Remedy: "`assay show REF --files` lists its paths", When: preflight.Before, Rule: source},
+		{ID: "source.missing", Subject: "source", Severity: schemas.SeverityError, Checks: "a source run is named where the experiment reads one, and can be found", Remedy: "name the run with --source-run REF", When: preflight.Before, Rule: earlier},
+		{ID: "source.invalid", Subject: "source", Severity: schemas.SeverityError, Checks: "the source run is valid", Remedy: "`assay verify` says more; use an intact copy", When: preflight.Before, Rule: earlier},
+		{ID: "source.status", Subject: "source", Severity: schemas.SeverityError, Checks: "the source run passed", Remedy: "name a run that passed", When: preflight.Before, Rule: earlier},
+		{ID: "source.lineage", Subject: "source", Severity: schemas.SeverityError, Checks: "the runs that the source run was made from are valid, as far as the store has them", Remedy: "pull or copy that run into the store", When: preflight.Before, Rule: earlier},
+		{ID: "source.path", Subject: "source", Severity: schemas.SeverityError, Checks: "the source run holds what the experiment reads of it", Remedy: "`assay show REF --files` lists its paths", When: preflight.Before, Rule: earlier},
 	}
 }

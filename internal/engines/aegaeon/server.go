@@ -77,6 +77,9 @@ type Device struct {
 // quoted is a string that YAML 1.1 takes for a boolean unless it stands in quotes.
 type quoted string
 
+// Set gives it another value.
+func (q *quoted) Set(s string) { *q = quoted(s) }
+
 func (q *quoted) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && slices.Contains([]string{"off", "on", "yes", "no", "true", "false"}, strings.ToLower(n.Value)) {
 		return fmt.Errorf("line %d: mode: %s without quotes is a boolean to YAML 1.1: write '%s'", n.Line, n.Value, n.Value)

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"assay/pipeline"
+	"assay/preflight/source"
+	"assay/schemas"
+)
+
+// target is what a validated run would be used for: the services that are started with
+// a file of it, what is asked of them, and what is known of this machine.
+func (l *loaded) target(ctx context.Context) source.Target {
+	t := source.Target{Facts: l.Machine.Facts, Fingerprints: l.fingerprints(ctx)}
+	for _, def := range l.Experiment.Service {
+		if len(sourcePaths(def.Config)) > 0 {
+			t.Emulated = t.Emulated || def.Engine == "emulated"
+		}
+	}
+	for _, m := range l.Experiment.Model {
+		if !strings.Contains(m.Name, "${") {
+			t.Models = append(t.Models, m.Name)
+		}
+	}
+	for _, trial := range l.plan.Trials {
+		params := schemas.TrialParams(l.Experiment.Params, trial.Point)
+		for _, st := range l.Experiment.Stage {
+			if def, ok := l.Experiment.Service[st.Service]; ok && len(sourcePaths(def.Config)) > 0 {
+				t.Sequence, t.Batch = max(t.Sequence, sequenceOf(st, params)), max(t.Batch, batchOf(st, params))
+			}
+		}
+	}
+	return t
+}
+
+// settingsOf resolves a stage's parameters; what refers to anything else stays out of
+// the numbers.
+func settingsOf(st schemas.StageDef, params map[string]any) schemas.Settings {
+	out := schemas.Settings{}
+	fields, _ := schemas.FieldsOf(st.Kind)
+	for _, f := range fields {
+		v, ok := st.Config[f.Name]
+		if !ok {
+			continue
+		}
+		got, err := schemas.SubstituteField(f, v, func(ref schemas.Reference) (any, error) {
+			if ref.Namespace != schemas.RefParam {
+				return nil, pipeline.ErrNotYet
+			}
+			return params[ref.Names[0]], nil
+		})
+		if err == nil {
+			out[f.Name] = got
+		}
+	}
+	return schemas.ApplyDefaults(fields, out)
+}
+
+// sequenceOf is the most tokens of a request of a stage, 0 where that is not known.
+func sequenceOf(st schemas.StageDef, params map[string]any) int {
+	set := settingsOf(st, params)
+	switch st.Kind {
+	case "warmup", "load", "graphs":
+		return set.Int("input_tokens") + set.Int("output_tokens")
+	case "measure":
+		longest := func(t schemas.Settings) int { return max(t.Int("tokens"), t.Int("max")) }
+		in, out := longest(set.Table("input")), longest(set.Table("output"))
+		if n := set.Int("max_total"); n > 0 {
+			return n
+		}
+		if in > 0 && out > 0 {
+			return in + out
+		}
+	}
+	return 0
+}
+
+func batchOf(st schemas.StageDef, params map[string]any) int {
+	if st.Kind != "measure" {
+		return 1
+	}
+	set := settingsOf(st, params)
+	switch set.Text("mode") {
+	case schemas.ModeSequential, schemas.ModeSwitch:
+		return 1
+	case schemas.ModeClosed:
+		return set.Int("concurrency")
+	}
+	return set.Int("max_in_flight")
+}
+
+// fingerprints are those of the experiment's checkpoints that can be read here, with
+// their level, by the names of models.
+func (l *loaded) fingerprints(ctx context.Context) map[string]string {
+	out := map[string]string{}
+	for _, m := range l.Experiment.Model {
+		text, err := schemas.Substitute([]string{m.Name, m.Checkpoint}, func(ref schemas.Reference) (any, error) {
+			switch ref.Namespace {
+			case schemas.RefMachine:
+				if v, ok := l.Machine.Values[ref.Names[0]]; ok {
+					return v, nil
+				}
+			case schemas.RefParam:
+				return l.Experiment.Params[ref.Names[0]], nil
+			}
+			return nil, pipeline.ErrNotYet
+		})
+		if err != nil || m.Checkpoint == "" {
+			continue
+		}
+		named := text.([]string)
+		place := named[1]
+		if !filepath.IsAbs(place) {
+			place = filepath.Join(l.Dir, filepath.FromSlash(place))
+		}
+		if d, err := pipeline.Fingerprint(ctx, place); err == nil {
+			out[named[0]] = string(d) + " " + pipeline.FingerprintLevel
+		}
+	}
+	return out
+}
