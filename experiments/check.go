@@ -43,6 +43,7 @@ func (c *checker) checkShape() {
 	}
 	c.eachTable("stage", c.checkStage)
 	c.eachTable("service", c.checkService)
+	c.checkPins()
 	c.checkMatrix()
 	c.plainText()
 }
@@ -70,6 +71,21 @@ func (c *checker) eachTable(kind string, check func(name, at string, t table)) {
 			continue
 		}
 		check(name, at, t)
+	}
+}
+
+// checkPins checks the fingerprints that models are pinned to.
+func (c *checker) checkPins() {
+	for _, name := range sortedKeys(c.sub("model")) {
+		t, _ := c.sub("model")[name].(table) // what is none has been said
+		pin, pinned := t["fingerprint"].(string)
+		at := schemas.Pointer("model", name)
+		if pinned && !schemas.Digest(pin).Valid() {
+			c.at(at+"/fingerprint", "", "fingerprint: %q: want sha256: and 64 lower-case hex digits", pin)
+		}
+		if _, has := t["checkpoint"]; pinned && !has {
+			c.atKey(at+"/fingerprint", "", "model %s: a fingerprint is pinned and no checkpoint is named", name)
+		}
 	}
 }
 

@@ -135,6 +135,12 @@ func TestAStageCannotReachWhatAnotherReads(t *testing.T) {
 }
 
 func TestModelsAreIdentifiedPerTrial(t *testing.T) {
+	for _, level := range []string{schemas.FingerprintHeader, schemas.FingerprintFull} {
+		t.Run(level, func(t *testing.T) { identifyModels(t, level) })
+	}
+}
+
+func identifyModels(t *testing.T, level string) {
 	l := newLab(t)
 	for _, ck := range []string{"ck1", "ck2"} {
 		if err := os.Mkdir(filepath.Join(l.dir, ck), 0o755); err != nil {
@@ -147,12 +153,17 @@ func TestModelsAreIdentifiedPerTrial(t *testing.T) {
 	}
 	l.exp.Params["ck"] = map[string]any{"path": "ck1"}
 	l.exp.Matrix = map[string][]any{"ck": {"ck1", "ck2", "link"}}
-	l.exp.Model = map[string]schemas.Model{"m": {Name: "name", Checkpoint: "${param.ck}"}}
+	l.exp.Model = map[string]schemas.Model{"m": {Name: "name", Checkpoint: "${param.ck}", FingerprintLevel: level}}
 	l.stage("a", "command", "true", func(d *schemas.StageDef) { d.Config["reuse"] = false })
 	opts := l.options()
 	prints := map[string]string{}
 	opts.Kinds[0].Run = func(_ context.Context, task *pipeline.Task) error {
-		prints[fmt.Sprint(task.Trial.Point["ck"])] = string(task.Models[0].Fingerprint)
+		m := task.Models[0]
+		prints[fmt.Sprint(task.Trial.Point["ck"])] = string(m.Fingerprint)
+		path := filepath.Join(l.dir, fmt.Sprint(task.Trial.Point["ck"]))
+		if same, err := task.Fingerprint(context.Background(), path, m.Level); err != nil || same != m.Fingerprint || m.Level != level {
+			t.Errorf("%s: %s at level %s, and by the task %s, %v", path, m.Fingerprint, m.Level, same, err)
+		}
 		p, err := task.OutputFile("out", "x")
 		if err != nil {
 			return err

@@ -2,105 +2,19 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"errors"
 
+	"assay/internal/fingerprint"
+	"assay/internal/statcache"
 	"assay/schemas"
 )
 
-// FingerprintLevel says how deep a checkpoint's fingerprint goes.
-const FingerprintLevel = "header"
+// FingerprintLevel is the level of Fingerprint.
+const FingerprintLevel = fingerprint.Header
 
-// headBytes is how much of a large checkpoint file the header level reads:
-// enough for the names, shapes and offsets of every tensor in the usual formats.
-const headBytes = 1 << 20
-
-// Fingerprint identifies a checkpoint folder or file at header level: for every
-// file its path, its size and the digest of its first MiB. Full weights are not
-// read; the level is part of the fingerprint.
+// Fingerprint identifies a checkpoint folder or file at header level.
 func Fingerprint(ctx context.Context, path string) (schemas.Digest, error) {
-	type file struct {
-		Path string         `json:"path"`
-		Size int64          `json:"size"`
-		Head schemas.Digest `json:"head"`
-	}
-	var files []file
-	add := func(p, rel string) error {
-		head, size, err := readHead(p)
-		if err == nil {
-			files = append(files, file{rel, size, schemas.DigestOf(head)})
-		}
-		return err
-	}
-	path, err := filepath.EvalSymlinks(path) // a walk does not follow its root
-	if err != nil {
-		return "", fmt.Errorf("fingerprint: %w", err)
-	}
-	fi, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("fingerprint: %w", err)
-	}
-	if !fi.IsDir() {
-		err = add(path, filepath.Base(path))
-	} else {
-		err = walkFollowing(ctx, path, func(p, rel string) error { return add(p, rel) })
-	}
-	if err != nil {
-		return "", fmt.Errorf("fingerprint %s: %w", filepath.Base(path), err)
-	}
-	b, err := schemas.Canonical(map[string]any{"level": FingerprintLevel, "files": files})
-	if err != nil {
-		return "", err
-	}
-	return schemas.DigestOf(b), nil
-}
-
-func readHead(p string) ([]byte, int64, error) {
-	fi, err := os.Stat(p)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s: is not a regular file", filepath.Base(p))
-	}
-	f, err := os.Open(p)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer f.Close()
-	buf := make([]byte, min(fi.Size(), headBytes))
-	n, err := f.ReadAt(buf, 0)
-	if n != len(buf) {
-		return nil, 0, fmt.Errorf("%s: read %d of %d bytes: %w", filepath.Base(p), n, len(buf), err)
-	}
-	return buf, fi.Size(), nil
-}
-
-// walkFollowing visits the regular files below root, links to files followed,
-// hidden folders (a version control system's) left out.
-func walkFollowing(ctx context.Context, root string, visit func(path, rel string) error) error {
-	return filepath.WalkDir(root, func(p string, de fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if de.IsDir() {
-			if p != root && strings.HasPrefix(de.Name(), ".") {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		rel, err := filepath.Rel(root, p)
-		if err != nil {
-			return err
-		}
-		return visit(p, filepath.ToSlash(rel))
-	})
+	return fingerprint.Of(ctx, path, FingerprintLevel, nil)
 }
 
 // identifyModels tells what is known of the experiment's models as a trial sees
@@ -120,7 +34,7 @@ func (r *runner) identifyModels(ctx context.Context, params map[string]any) []Mo
 
 func (r *runner) identifyModel(ctx context.Context, id string, params map[string]any) ModelIdentity {
 	m := r.Experiment.Model[id]
-	mi := ModelIdentity{ID: id, Name: m.Name, Level: FingerprintLevel}
+	mi := ModelIdentity{ID: id, Name: m.Name, Level: m.Level()}
 	v := &resolver{runner: r, params: params}
 	if name, err := v.text(ctx, m.Name); err == nil {
 		mi.Name = name
@@ -130,22 +44,46 @@ func (r *runner) identifyModel(ctx context.Context, id string, params map[string
 		return mi
 	}
 	path, err := v.text(ctx, m.Checkpoint)
+	if err == nil {
+		mi.Fingerprint, err = r.fingerprint(ctx, r.abs(path), mi.Level)
+	}
 	if err != nil {
 		mi.Unknown = err.Error()
-		return mi
 	}
-	path = r.abs(path)
-	r.mu.Lock()
-	known, ok := r.prints[path]
-	r.mu.Unlock()
-	if !ok {
-		if known.Fingerprint, err = Fingerprint(ctx, path); err != nil {
-			known.Unknown = err.Error()
-		}
-		r.mu.Lock()
-		r.prints[path] = known
-		r.mu.Unlock()
-	}
-	mi.Fingerprint, mi.Unknown = known.Fingerprint, known.Unknown
 	return mi
+}
+
+// fingerprint computes a checkpoint's fingerprint once a run, and reads weights only
+// where the cache of inputs does not know them.
+func (r *runner) fingerprint(ctx context.Context, path, level string) (schemas.Digest, error) {
+	at := level + "\x00" + path
+	r.mu.Lock()
+	known, ok := r.prints[at]
+	r.mu.Unlock()
+	if ok && known.Unknown != "" {
+		return "", errors.New(known.Unknown)
+	}
+	if ok {
+		return known.Fingerprint, nil
+	}
+	cache := r.inputCache()
+	var files *statcache.Files
+	if cache != nil {
+		files = cache.files
+	}
+	d, err := fingerprint.Of(ctx, path, level, files)
+	if err != nil && ctx.Err() != nil {
+		return "", err // of this call, not of the checkpoint
+	}
+	known.Fingerprint = d
+	if err != nil {
+		known.Unknown = err.Error()
+	}
+	if cache != nil && cache.write && level == fingerprint.Full {
+		_ = cache.files.Save() // costs the next run a reading
+	}
+	r.mu.Lock()
+	r.prints[at] = known
+	r.mu.Unlock()
+	return d, err
 }

@@ -94,6 +94,9 @@ type Task struct {
 	Resolve func(text string, trial schemas.Trial) (string, error)
 	// Abs gives the absolute path of one that is relative to the experiment file.
 	Abs func(path string) string
+	// Fingerprint computes a checkpoint's fingerprint at a level, as the one that
+	// enters keys is.
+	Fingerprint func(ctx context.Context, path, level string) (schemas.Digest, error)
 	// ServiceEnv is what the machine file sets for services, as written: service
 	// -> variable -> text.
 	ServiceEnv map[string]map[string]string

@@ -63,6 +63,23 @@ const (
 type Model struct {
 	Name       string `json:"name"`
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// Fingerprint is the one that the checkpoint has to have, "" for any.
+	Fingerprint      Digest `json:"fingerprint,omitempty"`
+	FingerprintLevel string `json:"fingerprint_level,omitempty"`
+}
+
+// Levels of fingerprints: headers of files alone, or all weights.
+const (
+	FingerprintHeader = "header"
+	FingerprintFull   = "full"
+)
+
+// Level is how deep the model's fingerprint goes.
+func (m Model) Level() string {
+	if m.FingerprintLevel == "" {
+		return FingerprintHeader
+	}
+	return m.FingerprintLevel
 }
 
 // Service is a long-lived serving process.

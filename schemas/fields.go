@@ -93,6 +93,8 @@ func ExperimentFields() []Field {
 		{Name: "model", Type: TypeTableMap, Doc: "models under test", Fields: []Field{
 			{Name: "name", Type: TypeString, Required: true, Doc: "the name requests use"},
 			{Name: "checkpoint", Type: TypePath, Machine: true, Doc: "folder or file of weights; enters keys as a fingerprint"},
+			{Name: "fingerprint", Type: TypeString, Doc: "the fingerprint that the checkpoint has to have, \"sha256:...\"; preflight refuses another"},
+			{Name: "fingerprint_level", Type: TypeString, Enum: []string{FingerprintHeader, FingerprintFull}, Doc: "what fingerprints rest on: \"header\" (the default: names, sizes and headers of files, in a moment) or \"full\" (every byte, remembered between runs)"},
 		}},
 		{Name: "service", Type: TypeTableMap, Doc: "serving processes", Fields: ServiceFields()},
 		{Name: "stage", Type: TypeTableMap, Required: true, Doc: "the DAG", Fields: StageFields()},

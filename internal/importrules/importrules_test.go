@@ -21,7 +21,7 @@ var rows = [][]string{
 	{"schemas"},
 	{"internal/durable"},
 	{"internal/statcache", "internal/supervise", "internal/redact"},
-	{"internal/workload", "internal/metrics"},
+	{"internal/workload", "internal/metrics", "internal/fingerprint"},
 	{"internal/loadgen", "internal/serving", "internal/report", "internal/report/*", "internal/observe"},
 	{"internal/engines", "internal/engines/*"},
 	{"pipeline", "preflight", "preflight/*", "archive", "archive/*", "experiments", "experiments/*"},

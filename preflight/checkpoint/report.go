@@ -65,6 +65,13 @@ func (f *findings) failed(name string, err error) {
 	f.add(idUnreadable, "%s cannot be read: %v", name, err)
 }
 
+// Unreadable says that a checkpoint could not be looked at at all.
+func Unreadable(subject string, err error) schemas.Finding {
+	f := newFindings(subject)
+	f.failed("the checkpoint", err)
+	return f.list[0]
+}
+
 // refuses says whether anything stands against the checkpoint.
 func (f *findings) refuses() bool {
 	for _, one := range f.list {

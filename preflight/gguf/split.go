@@ -55,6 +55,15 @@ func Files(path string) ([]string, error) {
 	return out, nil
 }
 
+// CheckPath looks at all that Files lists for a path.
+func CheckPath(subject, path string) []schemas.Finding {
+	files, err := Files(path)
+	if err != nil {
+		return []schemas.Finding{unreadable(subject, err)}
+	}
+	return CheckAll(subject, files)
+}
+
 // CheckAll looks at files of one folder, each by itself, and at whether sets that
 // were split are all there.
 func CheckAll(subject string, files []string) []schemas.Finding {

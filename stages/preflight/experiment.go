@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/preflight/gguf"
 	"assay/preflight/paths"
 	"assay/preflight/ports"
 	"assay/preflight/workload"
@@ -46,7 +46,7 @@ func (c *collector) program(subject, text, pathList string) {
 	}
 }
 
-func checkParams(c *collector) {
+func checkParams(_ context.Context, c *collector) {
 	params := c.task.Experiment.Params
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if m, ok := params[name].(map[string]any); ok && m["path"] != nil {
@@ -55,43 +55,7 @@ func checkParams(c *collector) {
 	}
 }
 
-func checkModels(c *collector) {
-	for _, id := range slices.Sorted(maps.Keys(c.task.Experiment.Model)) {
-		if cp := c.task.Experiment.Model[id].Checkpoint; cp != "" {
-			c.checkpoint("model "+id+": checkpoint", cp)
-		}
-	}
-}
-
-// checkpoint checks a path and, where it names GGUF files, their headers.
-func (c *collector) checkpoint(subject, text string) {
-	for _, t := range c.trials() {
-		p, ok := c.resolve(subject, text, t)
-		if !ok {
-			continue
-		}
-		p = c.task.Abs(p)
-		if !c.first(subject, p) {
-			continue
-		}
-		f := paths.Check(subject, p)
-		c.add(f)
-		if f.Severity != schemas.SeverityPass {
-			continue
-		}
-		files := []string{p}
-		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
-			files, _ = filepath.Glob(filepath.Join(p, "*.gguf")) // the pattern is well formed
-		}
-		for _, file := range files {
-			if gguf.Is(file) {
-				c.add(gguf.Check(subject+" "+filepath.Base(file), file)...)
-			}
-		}
-	}
-}
-
-func checkServices(c *collector) {
+func checkServices(_ context.Context, c *collector) {
 	for _, name := range slices.Sorted(maps.Keys(c.task.Experiment.Service)) {
 		svc := c.task.Experiment.Service[name]
 		fields, _ := schemas.EngineFields(svc.Engine)
@@ -125,7 +89,7 @@ func (c *collector) servicePath(name string, set schemas.Settings) string {
 	return os.Getenv("PATH")
 }
 
-func checkStages(c *collector) {
+func checkStages(_ context.Context, c *collector) {
 	for _, name := range slices.Sorted(maps.Keys(c.task.Experiment.Stage)) {
 		def := c.task.Experiment.Stage[name]
 		subject := "stage " + name

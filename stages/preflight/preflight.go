@@ -35,11 +35,11 @@ func Kind() pipeline.Kind {
 func run(ctx context.Context, task *pipeline.Task) error {
 	c := &collector{task: task, seen: map[string]bool{}}
 	c.ownSettings()
-	for _, check := range []func(*collector){checkParams, checkModels, checkServices, checkStages} {
+	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServices, checkStages} {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		check(c)
+		check(ctx, c)
 	}
 	if err := write(task, c.findings); err != nil {
 		return err

@@ -3,15 +3,18 @@ package preflight
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"assay/internal/fingerprint"
 	"assay/pipeline"
 	"assay/schemas"
 )
@@ -70,6 +73,17 @@ func (s *stage) file(t *testing.T, name, content string) {
 	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// weights makes a checkpoint that is whole.
+func (s *stage) weights(t *testing.T) {
+	t.Helper()
+	header := `{"model.embed_tokens.weight":{"dtype":"BF16","shape":[4,2],"data_offsets":[0,16]}}`
+	s.file(t, "weights/model.safetensors", string(binary.LittleEndian.AppendUint64(nil, uint64(len(header))))+header+strings.Repeat("w", 16))
+	s.file(t, "weights/config.json", `{"architectures": ["A"], "model_type": "a", "max_position_embeddings": 64, "vocab_size": 4, "eos_token_id": 3}`)
+	s.file(t, "weights/tokenizer.json", "{}")
+	s.file(t, "weights/tokenizer_config.json", `{"chat_template": "x"}`)
+	s.file(t, "weights/generation_config.json", "{}")
 }
 
 func (s *stage) output(t *testing.T) []schemas.Finding {
@@ -132,7 +146,7 @@ func experiment() schemas.Experiment {
 func TestEverythingInPlacePasses(t *testing.T) {
 	s := newStage(t, experiment(), map[string]any{"paths": map[string]any{"weights": "set below"}, "disk": "1B"})
 	s.file(t, "w.csv", good)
-	s.file(t, "weights/model.safetensors", "x")
+	s.weights(t)
 	s.task.Config["paths"] = map[string]any{"weights": filepath.Join(s.dir, "weights")}
 	s.task.Config["workload"] = filepath.Join(s.dir, "w.csv")
 	if err := run(context.Background(), s.task); err != nil {
@@ -145,7 +159,7 @@ func TestEverythingInPlacePasses(t *testing.T) {
 	passes := verdicts(list, schemas.SeverityPass)
 	for _, want := range []string{
 		"path weights: path.readable", "workload: path.readable", "workload: workload.form", "store: disk.room", "param workload: path.readable",
-		"model q: checkpoint: path.readable", "service real: program: program.found", "service real: cwd: path.readable", "stage build: program: program.found",
+		"model q: checkpoint: path.readable", "model q: checkpoint: checkpoint.whole", "service real: program: program.found", "service real: cwd: path.readable", "stage build: program: program.found",
 		"stage build: tool sh: program.found", "stage build: inputs w: path.readable", "stage replay: workload: workload.form",
 	} {
 		if !has(passes, want) {
@@ -208,7 +222,7 @@ func TestTooManyModelsForTheService(t *testing.T) {
 	exp.Service["engine"] = schemas.Service{Engine: "emulated", Config: map[string]any{"models": []any{map[string]any{"name": "m"}}}}
 	s := newStage(t, exp, map[string]any{"disk": "1B"})
 	s.file(t, "w.csv", good)
-	s.file(t, "weights/x", "x")
+	s.weights(t)
 	if err := run(context.Background(), s.task); err == nil {
 		t.Fatal("two models fit into one")
 	}
@@ -220,7 +234,7 @@ func TestTooManyModelsForTheService(t *testing.T) {
 func TestEveryPointOfTheMatrixIsLookedAtOnce(t *testing.T) {
 	s := newStage(t, experiment(), map[string]any{"disk": "1B"})
 	s.file(t, "w.csv", good)
-	s.file(t, "weights/x", "x")
+	s.weights(t)
 	for i, p := range []string{"w.csv", "other.csv", "w.csv", "other.csv"} {
 		s.task.Trials = append(s.task.Trials, schemas.Trial{ID: fmt.Sprintf("t%03d", i+2), Point: map[string]any{"workload": p}})
 	}
@@ -243,7 +257,7 @@ func TestAServiceIsLookedForInItsOwnPath(t *testing.T) {
 	exp.Service["real"] = schemas.Service{Engine: "openai", Config: map[string]any{"command": []any{"own-server"}}}
 	s := newStage(t, exp, map[string]any{"disk": "1B"})
 	s.file(t, "w.csv", good)
-	s.file(t, "weights/x", "x")
+	s.weights(t)
 	s.file(t, "bin/own-server", "#!/bin/sh\n")
 	if err := os.Chmod(filepath.Join(s.dir, "bin/own-server"), 0o755); err != nil {
 		t.Fatal(err)
@@ -270,6 +284,63 @@ func TestHeadersOfGGUFCheckpointsAreRead(t *testing.T) {
 		}
 		if got := verdicts(s.output(t), schemas.SeverityError); len(got) != 1 || got[0] != "model q: checkpoint m.gguf: gguf.magic" {
 			t.Errorf("%s: refused for %v", checkpoint, got)
+		}
+	}
+}
+
+func TestCheckpointFoldersAreRead(t *testing.T) {
+	for file, want := range map[string]string{
+		"weights/config.json": "checkpoint.empty-file", "weights/tokenizer.json": "checkpoint.empty-file", "weights/model-00002-of-00002.safetensors.incomplete": "checkpoint.incomplete",
+	} {
+		s := newStage(t, experiment(), map[string]any{"disk": "1B"})
+		s.file(t, "w.csv", good)
+		s.weights(t)
+		s.file(t, file, "")
+		if err := run(context.Background(), s.task); err == nil {
+			t.Errorf("%s: nothing is refused", file)
+		}
+		if got := verdicts(s.output(t), schemas.SeverityError); len(got) != 1 || got[0] != "model q: checkpoint: "+want {
+			t.Errorf("%s: refused for %v, want %s", file, got, want)
+		}
+	}
+	s := newStage(t, experiment(), map[string]any{"disk": "1B"})
+	s.weights(t)
+	if got := weights(context.Background(), "m", filepath.Join(s.dir, "weights/model.safetensors")); len(got) != 1 || got[0].ID != "checkpoint.whole" {
+		t.Errorf("a file alone: %+v", got)
+	}
+	if got := weights(context.Background(), "m", filepath.Join(s.dir, "weights/config.json")); len(got) != 0 {
+		t.Errorf("a file of another form: %+v", got)
+	}
+}
+
+func TestAPinnedFingerprintIsCompared(t *testing.T) {
+	for _, level := range []string{"", schemas.FingerprintHeader, schemas.FingerprintFull} {
+		s := newStage(t, experiment(), map[string]any{"disk": "1B"})
+		s.file(t, "w.csv", good)
+		s.weights(t)
+		m := schemas.Model{Name: "q", Checkpoint: "weights", FingerprintLevel: level}
+		right, err := fingerprint.Of(context.Background(), filepath.Join(s.dir, "weights"), m.Level(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.task.Fingerprint = func(ctx context.Context, path, level string) (schemas.Digest, error) {
+			return fingerprint.Of(ctx, path, level, nil)
+		}
+		for pin, refused := range map[schemas.Digest]bool{right: false, schemas.DigestOf(nil): true} {
+			m.Fingerprint = pin
+			s.task.Experiment.Model = map[string]schemas.Model{"q": m}
+			if err := run(context.Background(), s.task); (err != nil) != refused {
+				t.Errorf("level %q, pin %s: %v", level, pin, err)
+			}
+			severity := schemas.SeverityPass
+			if refused {
+				severity = schemas.SeverityError
+			}
+			list := s.output(t)
+			i := slices.IndexFunc(list, func(f schemas.Finding) bool { return f.ID == "checkpoint.fingerprint" })
+			if i < 0 || list[i].Severity != severity || !strings.Contains(list[i].Message, "level "+m.Level()) {
+				t.Errorf("level %q, pin %s: %v", level, pin, list)
+			}
 		}
 	}
 }
