@@ -35,7 +35,7 @@ func TestSwitchesOfAServingSystem(t *testing.T) {
 		// 14 GB at 16 GB/s is 0.9 s, 20 times as fast 44 ms, on the prefill device before the
 		// first token and on the decode device after it.
 		cost, steady := c.Metrics["cost_ttft_ms"], c.Metrics["steady_ttft_ms"]
-		if c.Visits != 2 || steady.N != 4 || cost.N != 2 || *cost.Mean < 35 || *cost.Mean > 80 || *c.Metrics["cost_e2e_ms"].Mean < 70 || *steady.Mean > 25 {
+		if c.Visits != 2 || steady.N != 4 || cost.N != 2 || *cost.Mean < 35 || *c.Metrics["cost_e2e_ms"].Mean < 70 || *steady.P50 > *c.Metrics["ttft_ms"].Min {
 			t.Errorf("%s to %s: cost %v ms, steady %v ms, %+v", c.From, c.To, *cost.Mean, *steady.Mean, c)
 		}
 	}
