@@ -10,6 +10,7 @@ import (
 	"assay/internal/durable"
 	"assay/pipeline"
 	"assay/preflight"
+	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
 	"assay/preflight/paths"
 	"assay/preflight/ports"
@@ -33,9 +34,9 @@ func Kind() pipeline.Kind {
 }
 
 func run(ctx context.Context, task *pipeline.Task) error {
-	c := &collector{task: task, seen: map[string]bool{}}
+	c := &collector{task: task, seen: map[string]bool{}, facts: map[string]checkpoint.Facts{}}
 	c.ownSettings()
-	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServices, checkStages} {
+	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServed, checkServices, checkStages} {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -57,6 +58,8 @@ type collector struct {
 	task     *pipeline.Task
 	findings []schemas.Finding
 	seen     map[string]bool
+	// facts are of the checkpoints that were looked at, by path.
+	facts map[string]checkpoint.Facts
 }
 
 func (c *collector) add(list ...schemas.Finding) {

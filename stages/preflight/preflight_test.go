@@ -305,10 +305,10 @@ func TestCheckpointFoldersAreRead(t *testing.T) {
 	}
 	s := newStage(t, experiment(), map[string]any{"disk": "1B"})
 	s.weights(t)
-	if got := weights(context.Background(), "m", filepath.Join(s.dir, "weights/model.safetensors")); len(got) != 1 || got[0].ID != "checkpoint.whole" {
+	if got, _ := weights(context.Background(), "m", filepath.Join(s.dir, "weights/model.safetensors")); len(got) != 1 || got[0].ID != "checkpoint.whole" {
 		t.Errorf("a file alone: %+v", got)
 	}
-	if got := weights(context.Background(), "m", filepath.Join(s.dir, "weights/config.json")); len(got) != 0 {
+	if got, _ := weights(context.Background(), "m", filepath.Join(s.dir, "weights/config.json")); len(got) != 0 {
 		t.Errorf("a file of another form: %+v", got)
 	}
 }
@@ -341,6 +341,38 @@ func TestAPinnedFingerprintIsCompared(t *testing.T) {
 			if i < 0 || list[i].Severity != severity || !strings.Contains(list[i].Message, "level "+m.Level()) {
 				t.Errorf("level %q, pin %s: %v", level, pin, list)
 			}
+		}
+	}
+}
+
+func TestModelsOfAegaeonsConfiguration(t *testing.T) {
+	const yaml = "server: {}\nmodels:\n- {name: q, path: /nowhere, params: %s}\n- {name: other, path: %s}\n"
+	for _, c := range []struct {
+		engine, params, other string
+		want                  []string // errors
+	}{
+		{"aegaeon", "7.450580596923828e-09", "weights", nil}, // 8 parameters / 2^30
+		{"aegaeon", "8", "weights", []string{"service real: model q: checkpoint.params"}},
+		{"aegaeon", "null", "none", []string{"service real: model other: path.missing"}},
+		{"emulated", "8", "none", []string{"service real: model q: checkpoint.params"}}, // it reads no weights
+	} {
+		exp := experiment()
+		config := map[string]any{"aegaeon_config": "a.yaml"}
+		if c.engine == "aegaeon" {
+			config["command"] = []any{"sh"}
+		}
+		exp.Service["real"] = schemas.Service{Engine: c.engine, Config: config}
+		s := newStage(t, exp, map[string]any{"disk": "1B"})
+		s.file(t, "w.csv", good)
+		s.weights(t)
+		s.file(t, "a.yaml", fmt.Sprintf(yaml, c.params, filepath.Join(s.dir, c.other)))
+		_ = run(context.Background(), s.task) // what it refuses stands in the output
+		list := s.output(t)
+		if got := verdicts(list, schemas.SeverityError); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: errors %v", c, got)
+		}
+		if passes := verdicts(list, schemas.SeverityPass); c.want == nil && (!has(passes, "service real: model q: checkpoint.params") || !has(passes, "service real: model other: checkpoint.whole")) {
+			t.Errorf("%+v: passes %v", c, passes)
 		}
 	}
 }
