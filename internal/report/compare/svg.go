@@ -12,7 +12,7 @@ import (
 
 // Geometry of the chart, in pixels.
 const (
-	chartLeft, chartPlot, chartRight = 330, 360, 130
+	chartLeft, chartPlot, chartRight = 360, 360, 130
 	chartTop, chartRow, chartFoot    = 44, 24, 44
 )
 
@@ -73,7 +73,7 @@ func chartMetric(b *strings.Builder, m schemas.ComparisonMetric, y int, x func(f
 	if m.Tolerance != nil {
 		fmt.Fprintf(b, `<rect class="limit" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x(-*m.Tolerance), y+2, x(*m.Tolerance)-x(-*m.Tolerance), chartRow-4)
 	}
-	fmt.Fprintf(b, `<text x="28" y="%.1f">%s</text>`, middle+4, escape(shorten(m.Metric, 46)))
+	fmt.Fprintf(b, `<text x="28" y="%.1f">%s</text>`, middle+4, escape(shorten(shortMetric(m.Metric), 50)))
 	for _, r := range m.Rows {
 		if r.Difference != nil {
 			fmt.Fprintf(b, `<circle class="pair" cx="%.1f" cy="%.1f" r="3"/>`, x(*r.Difference), middle)
@@ -82,7 +82,7 @@ func chartMetric(b *strings.Builder, m schemas.ComparisonMetric, y int, x func(f
 	text := "no mean"
 	if m.Mean != nil {
 		if m.Low != nil && m.High != nil {
-			fmt.Fprintf(b, `<line class="bar" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(*m.Low), x(*m.High), middle, middle)
+			fmt.Fprintf(b, `<line class="bar" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(*m.Low), x(*m.High), middle, middle) // cut at the ends of the axis
 		}
 		fmt.Fprintf(b, `<circle class="dot" cx="%.1f" cy="%.1f" r="4"/>`, x(*m.Mean), middle)
 		text = differenceText(m.As, *m.Mean)

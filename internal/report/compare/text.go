@@ -91,25 +91,26 @@ func verdict(m schemas.ComparisonMetric) string {
 	return strings.Join(parts, "; ")
 }
 
-// writeRows lists the pairs, one row each, as far as there is room.
+// writeRows lists the difference of each pair: a line a metric, a column a
+// repetition, as many side by side as there is room for.
 func writeRows(b *strings.Builder, g schemas.ComparisonGroup) {
-	const columns = 6
+	const columns = 10
 	if len(g.Pairs) < 2 {
 		return
 	}
-	for from := 0; from < len(g.Metrics); from += columns {
-		part := g.Metrics[from:min(from+columns, len(g.Metrics))]
-		head := []string{"repetition"}
-		for _, m := range part {
-			head = append(head, m.Metric)
+	for from := 0; from < len(g.Pairs); from += columns {
+		to := min(from+columns, len(g.Pairs))
+		head := []string{"difference in repetition"}
+		for _, p := range g.Pairs[from:to] {
+			head = append(head, fmt.Sprint(p.Repetition))
 		}
 		rows := [][]string{head}
-		for i, p := range g.Pairs {
-			row := []string{fmt.Sprint(p.Repetition)}
-			for _, m := range part {
+		for _, m := range g.Metrics {
+			row := []string{shortMetric(m.Metric)}
+			for _, r := range m.Rows[from:to] {
 				text := "—"
-				if d := m.Rows[i].Difference; d != nil {
-					text = differenceText(m.As, *d)
+				if r.Difference != nil {
+					text = differenceText(m.As, *r.Difference)
 				}
 				row = append(row, text)
 			}
@@ -117,6 +118,19 @@ func writeRows(b *strings.Builder, g schemas.ComparisonGroup) {
 		}
 		align(b, rows, "  ", 1)
 	}
+}
+
+// shortMetric is a metric's name for people: of a pair of models the last parts of
+// their names.
+func shortMetric(name string) string {
+	inner, ok := strings.CutPrefix(name, "switch[")
+	end := strings.LastIndex(inner, "].")
+	if !ok || end < 0 {
+		return name
+	}
+	from, to, _ := strings.Cut(inner[:end], ">")
+	last := func(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
+	return last(from) + " > " + last(to) + " " + inner[end+2:]
 }
 
 func writeOutputs(b *strings.Builder, g schemas.ComparisonGroup) {
