@@ -61,6 +61,7 @@ var faults = []struct {
 	{"an empty config", with("config.json", content("")), idEmpty, "config.json", ""},
 	{"a download under way", with("model-00003-of-00003.safetensors.incomplete", content("x")), idIncomplete, "not ended", ""},
 	{"a download left over", with(second+".part", content("x")), idIncomplete, "nevertheless", schemas.SeverityWarning},
+	{"something of another program", with("notes.txt.tmp", content("x")), idIncomplete, "may be a download", schemas.SeverityWarning},
 	{"a download in the hub's folder", with(".cache/huggingface/download/aa.bb.incomplete", content("x")), idIncomplete, "1 downloads", schemas.SeverityWarning},
 	{"a download in another hub's folder", with("._____temp/x", content("x")), idIncomplete, "1 downloads", schemas.SeverityWarning},
 	{"no config", without("config.json"), idConfig, "config.json", ""},

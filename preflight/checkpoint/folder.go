@@ -156,10 +156,14 @@ func (f *folder) leftovers() {
 		if !unfinished {
 			continue
 		}
-		if _, there := f.files[final]; there {
+		_, there := f.files[final]
+		switch {
+		case there:
 			f.at(schemas.SeverityWarning, idIncomplete, "%s is left of a download; %s is there nevertheless", quoted(name), quoted(final))
-		} else {
+		case slices.Contains(weighty, filepath.Ext(final)):
 			f.add(idIncomplete, "%s is a download that has not ended, and %s is not there", quoted(name), quoted(final))
+		default: // what is needed is found to be missing by itself
+			f.at(schemas.SeverityWarning, idIncomplete, "%s may be a download that has not ended", quoted(name))
 		}
 	}
 	for _, dir := range []string{".cache/huggingface/download", "._____temp"} {

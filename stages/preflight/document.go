@@ -15,6 +15,26 @@ var whenText = map[string]string{
 	preflight.After:  "after the requests",
 }
 
+// pinning tells of what the tables do not: how to say which checkpoint is meant.
+const pinning = `
+## Pinning a checkpoint
+
+A checkpoint folder is read at the level of headers: names, sizes, every safetensors header, index and configuration, never the weights. Which
+weights are meant, an experiment says by their fingerprint:
+
+` + "```toml" + `
+[model.qwen]
+name = "Qwen/Qwen3-4B"
+checkpoint = "${machine.models}/Qwen3-4B"
+fingerprint = "sha256:..."        # as reports give it, under checkpoint_fingerprint
+fingerprint_level = "full"        # every byte; without it "header"
+` + "```" + `
+
+At level *header* a fingerprint rests on names, sizes and headers of files, and takes a moment. At level *full* it rests on every byte; what has
+been hashed is remembered by device, inode, size and times, so that only the first run reads it all. The same number enters the keys of results.
+A preflight refuses another checkpoint, and says both fingerprints and the level.
+`
+
 // Document is docs/preflight.md, made from the catalog and the pitfalls.
 func Document() string {
 	var b strings.Builder
@@ -34,6 +54,7 @@ out is not a pass, unless ` + "`--allow-unknown ID`" + ` says that it may be. Pa
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", e.ID, e.Severity, cell(e.Checks), cell(e.Remedy), cell(whenText[e.When]), cell(StandsFor(e)))
 	}
+	b.WriteString(pinning)
 	b.WriteString("\n## Pitfalls\n\nEach of these has cost somebody an hour on a GPU with Aegaeon and its CUDA graphs. The last column says which checks look for it, and when, or why none can.\n\n" +
 		"| # | symptom and cause | checked by |\n|---|---|---|\n")
 	for _, p := range Pitfalls() {
