@@ -112,7 +112,7 @@ func refuseKeys(set Settings, with string, keys ...string) error {
 func needKeys(set Settings, what string, keys ...string) error {
 	for _, k := range keys {
 		if !set.Has(k) {
-			return fmt.Errorf("%s needs %s", what, k)
+			return fmt.Errorf("%s: %s is not set", what, k)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestMeasureMode(t *testing.T) {
 		{set("mode=open"), "", "exactly one of workload and arrival"},
 		{set("arrival", "requests", "duration", "input", "output"), "", "exclude each other"},
 		{set("arrival", "input", "output"), "", "requests or duration"},
-		{set("arrival", "requests", "input"), "", "needs output"},
+		{set("arrival", "requests", "input"), "", "output is not set"},
 		{set("concurrency", "arrival", "requests"), "", "arrival has no meaning"},
 		{set("mode=closed", "workload"), "", "concurrency belongs"},
 		{set("mode=sequential", "concurrency", "workload"), "", "concurrency belongs"},

@@ -34,7 +34,7 @@ func (t *StampTally) Add(r *schemas.RequestRecord) {
 		return
 	}
 	t.reconnects += int64(r.Reconnects)
-	t.lateness.add(*r.DispatchedNs - r.ScheduledNs)
+	t.lateness.add(lateness(r))
 	if len(r.Chunks) > 0 {
 		t.user = t.user || r.StampSource == StampUser
 		t.kernel = t.kernel || r.StampSource == StampKernel
@@ -55,6 +55,15 @@ func (t *StampTally) Add(r *schemas.RequestRecord) {
 		}
 		t.open.add(c.AtNs - *c.SinceNs)
 	}
+}
+
+// lateness is how long after its time a request left, without what a cap on requests
+// in flight made it wait: that was asked for, and queue_ms tells it.
+func lateness(r *schemas.RequestRecord) int64 {
+	if r.QueuedNs != nil {
+		return *r.QueuedNs - r.ScheduledNs
+	}
+	return *r.DispatchedNs - r.ScheduledNs
 }
 
 // Judge fills in what the records told, and decides.

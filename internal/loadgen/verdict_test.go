@@ -34,6 +34,10 @@ func TestJudge(t *testing.T) {
 	}
 	ends := record(20, 0, StampKernel)
 	ends.Chunks[19].SinceNs, ends.FinishNs = at(ends.Chunks[18].AtNs), at(ends.Chunks[19].AtNs)
+	queued := record(20, 900_000_000, StampKernel)
+	queued.QueuedNs = at(100_000)
+	lateQueued := record(20, 900_000_000, StampKernel)
+	lateQueued.QueuedNs = at(4_000_000)
 	exact := &schemas.Calibration{GapMs: schemas.Spread{P99: 0.01}, TTFTMs: schemas.Spread{P99: 0.02}}
 	wrong := &schemas.Calibration{GapMs: schemas.Spread{P99: 7}}
 	for _, c := range []struct {
@@ -45,6 +49,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{"good", []schemas.RequestRecord{record(20, 200_000, StampKernel)}, nil, ClientOK, "", 0.2},
 		{"late", []schemas.RequestRecord{record(20, 3_000_000, StampKernel)}, nil, ClientNotOK, "left late", 3},
+		{"held by a cap", []schemas.RequestRecord{queued}, nil, ClientOK, "", 0.1},
+		{"late and held by a cap", []schemas.RequestRecord{lateQueued}, nil, ClientNotOK, "left late: p99 4 ms", 4},
 		{"few shared", []schemas.RequestRecord{shared(1, 200)}, nil, ClientOK, "", 0},
 		{"many shared", []schemas.RequestRecord{shared(20, 200)}, nil, ClientNotOK, "shared by several events", 2},
 		{"shared with the end", []schemas.RequestRecord{ends}, nil, ClientOK, "", 0},
