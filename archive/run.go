@@ -235,7 +235,15 @@ func (r *Run) Extract(ctx context.Context, dir string) error {
 		if err := r.extractDocuments(root); err != nil {
 			return err
 		}
-		return r.layout.writeEntries(ctx, r.Files.Entries, r.Files.Blobs, root, checkMembers)
+		if err := r.layout.writeEntries(ctx, r.Files.Entries, r.Files.Blobs, root, checkMembers); err != nil {
+			return err
+		}
+		for name, target := range shortcuts(&r.Report, r.Files.Entries) {
+			if err := root.Symlink(target, name); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return fail(err)

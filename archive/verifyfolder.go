@@ -57,16 +57,19 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 	defer src.close()
 	m := newMeter(ctx, PhaseVerify, sumBytes(v.files.Entries))
 	group, gctx := newGroup(ctx)
-	extra := func(p string) {
-		if !isRunDocument(p) {
-			v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
-				Message: "it is in the folder and is no part of the run"})
+	short := shortcuts(v.report, v.files.Entries)
+	extra := func(e schemas.TreeEntry) {
+		p := e.Path
+		if isRunDocument(p) || e.Kind == schemas.EntrySymlink && short[p] == e.Target {
+			return
 		}
+		v.add(schemas.Finding{ID: "archive.extra", Severity: schemas.SeverityWarning, Subject: p, Path: p,
+			Message: "it is in the folder and is no part of the run"})
 	}
 	i := 0 // both lists are sorted by path
 	for _, e := range v.files.Entries {
 		for ; i < len(src.entries) && src.entries[i].Path < e.Path; i++ {
-			extra(src.entries[i].Path)
+			extra(src.entries[i])
 		}
 		if i == len(src.entries) || src.entries[i].Path != e.Path {
 			v.fileFault(e, "archive.blob-missing", "it is in the file list and not in the folder")
@@ -77,7 +80,7 @@ func (v *verifier) extracted(ctx context.Context, dir string) error {
 		i++
 	}
 	for ; i < len(src.entries); i++ {
-		extra(src.entries[i].Path)
+		extra(src.entries[i])
 	}
 	err = group.Wait()
 	m.end()

@@ -119,16 +119,17 @@ func readFile(path string) ([]byte, error) {
 // Parse reads an experiment in TOML. Name is the file's name: it appears in
 // messages, and its folder is Dir unless Options.Dir is set.
 func Parse(name string, data []byte, opts Options) (*Loaded, error) {
-	return parse(name, data, opts, decodeTOML)
+	return parse(name, data, opts, decodeTOML, true)
 }
 
 // ParseJSON reads an effective experiment as it is archived. Reading what
-// Experiment encodes to gives an equal Experiment.
+// Experiment encodes to gives an equal Experiment: the services of the machine file
+// are not taken, since it is known what served.
 func ParseJSON(name string, data []byte, opts Options) (*Loaded, error) {
-	return parse(name, data, opts, decodeJSON)
+	return parse(name, data, opts, decodeJSON, false)
 }
 
-func parse(name string, data []byte, opts Options, decode func(*problems, []byte) map[string]any) (*Loaded, error) {
+func parse(name string, data []byte, opts Options, decode func(*problems, []byte) map[string]any, machine bool) (*Loaded, error) {
 	l, err := newLoaded(name, data, opts)
 	if err != nil {
 		return nil, err
@@ -139,6 +140,9 @@ func parse(name string, data []byte, opts Options, decode func(*problems, []byte
 		return nil, err
 	}
 	l.Positions = p.pos
+	if machine {
+		takeServices(tree, l.Machine)
+	}
 	c := &checker{problems: p, tree: tree, loaded: l, machine: &l.Machine}
 	c.checkShape()
 	c.applySets(opts.Sets)

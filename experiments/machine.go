@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"assay/schemas"
@@ -17,10 +19,13 @@ type Machine struct {
 	Values map[string]string // ${machine.NAME}
 	// Secrets says where each secret comes from: "env:VARIABLE" or "file:PATH".
 	Secrets map[string]string
-	// Facts is what is known of the machine that serves.
-	Facts map[string]string
+	// Checkpoints are folders of weights by the names of models; Facts is what is
+	// known of the machine that serves.
+	Checkpoints, Facts map[string]string
 	// Env holds extra environment variables per service; values may hold ${secret.NAME}.
 	Env map[string]map[string]string
+	// Services hold, by name, what serves here in place of what an experiment says.
+	Services map[string]map[string]any
 }
 
 // Secret is a value that prints and encodes as a placeholder. Only Reveal gives it.
@@ -108,12 +113,51 @@ func LoadMachine(path string) (Machine, error) {
 	if err := p.err(); err != nil {
 		return Machine{}, err
 	}
-	m := Machine{File: path, Values: stringMap(tree["values"]), Secrets: stringMap(tree["secrets"]), Facts: stringMap(tree["facts"]), Env: map[string]map[string]string{}}
+	m := Machine{File: path, Values: stringMap(tree["values"]), Secrets: stringMap(tree["secrets"]), Checkpoints: map[string]string{}, Facts: stringMap(tree["facts"]), Env: map[string]map[string]string{}, Services: map[string]map[string]any{}}
+	checkpoints, _ := tree["checkpoint"].([]any)
+	for _, v := range checkpoints {
+		t := stringMap(v)
+		m.Checkpoints[t["model"]] = t["path"]
+	}
 	services, _ := tree["service"].(table)
 	for name, v := range services {
-		m.Env[name] = stringMap(v.(table)["env"])
+		t := v.(table)
+		m.Env[name] = stringMap(t["env"])
+		own := table{}
+		for k, x := range t {
+			if k != "env" {
+				own[k] = x
+			}
+		}
+		if len(own) > 0 {
+			m.Services[name] = own
+		}
 	}
 	return m, nil
+}
+
+// takeServices puts what serves on this machine in place of what the experiment says:
+// the effective experiment has it. Keys that the engine here has too are kept.
+func takeServices(tree table, m Machine) {
+	services, _ := tree["service"].(table)
+	for name, own := range m.Services {
+		written, ok := services[name].(table)
+		if !ok {
+			continue // the machine file serves other experiments too
+		}
+		engine, _ := own["engine"].(string)
+		fields, _ := schemas.EngineFields(engine)
+		taken := table{}
+		for _, f := range fields {
+			if v, ok := written[f.Name]; ok {
+				taken[f.Name] = v
+			}
+		}
+		for k, v := range own {
+			taken[k] = v
+		}
+		services[name] = taken
+	}
 }
 
 func checkMachine(p *problems, tree table) {
@@ -130,6 +174,18 @@ func checkMachine(p *problems, tree table) {
 			p.at(schemas.Pointer("secrets", name), "", "secrets: %s: want \"env:VARIABLE\" or \"file:PATH\", not the secret itself", name)
 		}
 	}
+	checkpoints, _ := tree["checkpoint"].([]any)
+	seen := map[string]bool{}
+	for i, v := range checkpoints {
+		t, at := stringMap(v), schemas.Pointer("checkpoint", strconv.Itoa(i))
+		switch {
+		case seen[t["model"]]:
+			p.at(at+"/model", "", "checkpoint: model %q is there twice", t["model"])
+		case !filepath.IsAbs(t["path"]):
+			p.at(at+"/path", "", "checkpoint: path %q is not absolute", t["path"])
+		}
+		seen[t["model"]] = true
+	}
 	values := stringMap(tree["values"])
 	for _, name := range sortedKeys(values) {
 		if strings.Contains(values[name], "${") {
@@ -138,9 +194,37 @@ func checkMachine(p *problems, tree table) {
 	}
 	services, _ := tree["service"].(table)
 	for _, name := range sortedKeys(services) {
+		checkMachineService(p, services[name].(table), schemas.Pointer("service", name))
 		env := stringMap(services[name].(table)["env"])
 		for _, k := range sortedKeys(env) {
 			checkMachineEnv(p, secrets, env[k], schemas.Pointer("service", name, "env", k))
+		}
+	}
+}
+
+// checkMachineService wants the engine with all that says how it is started.
+func checkMachineService(p *problems, t table, at string) {
+	engine, named := t["engine"].(string)
+	for _, k := range sortedKeys(t) {
+		if k != "env" && !named {
+			p.at(at+schemas.Pointer(k), "", "%s: say engine too: it takes the place of the experiment's service", k)
+		}
+	}
+	if !named {
+		return
+	}
+	fields, known := schemas.EngineFields(engine)
+	if !known {
+		var names []string
+		for _, e := range schemas.Engines() {
+			names = append(names, e.Name)
+		}
+		p.at(at+"/engine", schemas.Nearest(engine, names), "unknown engine %q: there are %s", engine, strings.Join(names, ", "))
+		return
+	}
+	for _, k := range sortedKeys(t) {
+		if !slices.ContainsFunc(fields, func(f schemas.Field) bool { return f.Name == k }) && k != "env" {
+			p.at(at+schemas.Pointer(k), "", "%s: engine %s has no such key", k, engine)
 		}
 	}
 }

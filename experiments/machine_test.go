@@ -114,3 +114,72 @@ func TestMachineValuesInPathParameters(t *testing.T) {
 		t.Errorf("without a machine file: %v", err)
 	}
 }
+
+const served = `schema = "assay/experiment/v1"
+name = "n"
+[service.s]
+engine = "emulated"
+aegaeon_config = "c.yaml"
+graph_mode = "off"
+devices = ["gpu"]
+time_scale = 2.0
+[stage.a]
+kind = "warmup"
+service = "s"
+`
+
+func TestMachineSaysWhatServes(t *testing.T) {
+	dir := machineDir(t, `schema = "assay/machine/v1"
+[values]
+aegaeon = "/opt/aegaeon/bin/aegaeon"
+[[checkpoint]]
+model = "Qwen/Qwen3-4B"
+path = "/srv/models/Qwen3-4B"
+[facts]
+driver = "535.247.01"
+[service.s]
+engine = "aegaeon"
+command = ["${machine.aegaeon}", "start", "--config", "{config}", "--port", "{port}"]
+ready_log = "Application startup complete"
+[service.s.env]
+AEGAEON_TTFT_SLO = "10"
+[service.elsewhere]
+engine = "openai"
+url = "http://127.0.0.1:1"
+`)
+	l, err := Parse("t.toml", []byte(served), Options{MachineDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := l.Experiment.Service["s"]
+	if s.Engine != "aegaeon" || len(s.Devices) != 1 || s.Config["graph_mode"] != "off" || s.Config["time_scale"] != nil || s.Config["ready_log"] == nil || len(s.Config["command"].([]any)) != 6 {
+		t.Errorf("%+v", s)
+	}
+	if l.Machine.Checkpoints["Qwen/Qwen3-4B"] == "" || l.Machine.Facts["driver"] == "" || l.Machine.Env["s"]["AEGAEON_TTFT_SLO"] != "10" {
+		t.Errorf("%+v", l.Machine)
+	}
+	// What is archived says what served, and is read as it is.
+	b, err := json.Marshal(l.Experiment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParseJSON("e.json", b, Options{MachineDir: machineDir(t, "schema = \"assay/machine/v1\"\n[values]\naegaeon = \"/a\"\n[service.s]\nengine = \"openai\"\nurl = \"http://127.0.0.1:1\"\n")})
+	if err != nil || again.Experiment.Service["s"].Engine != "aegaeon" {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestMachineServicesAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"command = [\"x\"]": "say engine too",
+		"[[checkpoint]]\nmodel = \"m\"\npath = \"models/m\"":                                         "is not absolute",
+		"[[checkpoint]]\nmodel = \"m\"\npath = \"/m\"\n[[checkpoint]]\nmodel = \"m\"\npath = \"/m\"": "is there twice",
+		"engine = \"aegeon\"":                       `unknown engine "aegeon"`,
+		"engine = \"emulated\"\nurl = \"http://x\"": "engine emulated has no such key",
+	} {
+		_, err := Parse("t.toml", []byte(served), Options{MachineDir: machineDir(t, "schema = \"assay/machine/v1\"\n[service.s]\n"+text+"\n")})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

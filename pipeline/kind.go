@@ -100,8 +100,9 @@ type Task struct {
 	// ServiceEnv is what the machine file sets for services, as written: service
 	// -> variable -> text.
 	ServiceEnv map[string]map[string]string
-	// Facts is what the machine file says of the machine that serves.
-	Facts map[string]string
+	// Checkpoints are the machine file's folders of weights by the names of models,
+	// Facts what it says of the machine that serves.
+	Checkpoints, Facts map[string]string
 	// Filter puts a filter in front of a log that cuts secrets out; Close writes
 	// what it holds back and leaves w open. Log is filtered already.
 	Filter func(w io.Writer) io.WriteCloser

@@ -60,6 +60,8 @@ type Options struct {
 type MachineFacts struct {
 	Values map[string]string
 	Secret func(name string) (string, error)
+	// Checkpoints are folders of weights by the names of models.
+	Checkpoints map[string]string
 	// Facts is what is known of the machine that serves, by the names of
 	// schemas.ValidatedEnvironment.
 	Facts      map[string]string

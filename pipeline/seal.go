@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -40,6 +41,10 @@ func (r *runner) seal(aborted bool) (Outcome, error) {
 		run.Preimages = append(run.Preimages, d)
 	}
 	sort.Slice(run.Preimages, func(i, j int) bool { return run.Preimages[i] < run.Preimages[j] })
+	archiveRoot, err := r.archiveRoot(ctx)
+	if err != nil {
+		return out, &InfraError{"read the validated run for the report", err}
+	}
 	results, conditions, err := r.results(ctx)
 	if err != nil {
 		return out, &InfraError{"read results for the report", err}
@@ -51,6 +56,8 @@ func (r *runner) seal(aborted bool) (Outcome, error) {
 	req := schemas.SealRequest{Run: run, Experiment: canon, Source: r.Source, Tag: r.Tag}
 	req.Report = func(files schemas.FileSummary) (schemas.Report, error) {
 		out.Report = r.makeReport(run, results, conditions, files)
+		out.Report.ArchiveRoot = archiveRoot
+		out.Report.Emulated = out.Report.Emulated || archiveRoot != "" && schemas.ServedEmulated(run.Services)
 		return out.Report, nil
 	}
 	r.event(Event{Type: "seal"})
@@ -113,6 +120,31 @@ func (r *runner) results(ctx context.Context) ([]schemas.StageResult, []schemas.
 		}
 	}
 	return results, conditions, nil
+}
+
+// archiveRoot is the folder, in this run, of the archives of the validated run that a
+// stage published; "" for none. Another tool's report may say anything.
+func (r *runner) archiveRoot(ctx context.Context) (string, error) {
+	for _, n := range r.Plan.Nodes {
+		rec := r.records[n.ID].Record
+		for _, o := range rec.Outputs {
+			if o.Name != schemas.ValidatedOutput || rec.Status != schemas.StagePassed || !schemas.GivesValidated(n.Kind) {
+				continue
+			}
+			dir := filepath.Join(r.workDir, "seal", "validated")
+			if err := r.Store.Materialize(ctx, rec.Tree, path.Join(o.Path, "report.json"), dir); err != nil {
+				return "", err
+			}
+			var v struct {
+				ArchiveRoot string `json:"archive_root"`
+			}
+			if err := readJSON(filepath.Join(dir, "report.json"), &v); err != nil || !filepath.IsLocal(v.ArchiveRoot) {
+				return "", nil
+			}
+			return path.Join(nodePath(n), o.Path, v.ArchiveRoot), nil
+		}
+	}
+	return "", nil
 }
 
 // addConditions keeps one copy of a condition that is the same for every node of

@@ -161,7 +161,10 @@ func (l *loop) launch(ctx context.Context, u *unitState, views map[string]Servic
 
 // modelPaths are the checkpoints that are known on this machine.
 func (l *loop) modelPaths(ctx context.Context, v *resolver) map[string]string {
-	paths := map[string]string{}
+	paths := maps.Clone(l.Machine.Checkpoints)
+	if paths == nil {
+		paths = map[string]string{}
+	}
 	for _, id := range slices.Sorted(maps.Keys(l.Experiment.Model)) {
 		m := l.Experiment.Model[id]
 		if m.Checkpoint == "" {

@@ -136,9 +136,21 @@ func MachineFields() []Field {
 		{Name: "schema", Type: TypeString, Required: true, Enum: []string{MachineV1}, Doc: "format of this file"},
 		{Name: "values", Type: TypeStringMap, Doc: "what ${machine.NAME} stands for: folders, URLs, ports, devices"},
 		{Name: "secrets", Type: TypeStringMap, Doc: "where ${secret.NAME} comes from: \"env:VARIABLE\" or \"file:PATH\""},
+		{Name: "checkpoint", Type: TypeTableList, Doc: "folders of weights, for services that are started with aegaeon_config", Fields: []Field{
+			{Name: "model", Type: TypeString, Required: true, Doc: "the name that requests use"},
+			{Name: "path", Type: TypeString, Required: true, Doc: "absolute path of the folder"},
+		}},
 		{Name: "facts", Type: TypeStringMap, Doc: "what archives of CUDA graphs are bound to, on the machine that serves: aegaeon_revision, foundry_revision, torch, vllm, cuda, driver, gpu_name, compute_capability, gpu_memory_bytes, hook_sha256"},
 		{Name: "service", Type: TypeTableMap, Doc: "per service: what only this machine needs", Fields: []Field{
 			{Name: "env", Type: TypeStringMap, Secret: true, Doc: "environment variables of the process"},
+			{Name: "engine", Type: TypeString, Doc: "what serves here in place of the experiment's engine; keys that this engine does not have fall away, and the effective experiment has what is given here"},
+			{Name: "command", Type: TypeStringList, Doc: "with engine: program and arguments that start it; ${machine.NAME} for what may not enter keys"},
+			{Name: "url", Type: TypeString, Doc: "with engine: attach to a running service instead"},
+			{Name: "ready_path", Type: TypeString, Doc: "with engine: HTTP path that answers 200 when it is ready"},
+			{Name: "ready_log", Type: TypeString, Doc: "with engine: regular expression a line of its log matches when it is ready"},
+			{Name: "ready_timeout", Type: TypeDuration, Doc: "with engine: limit of start-up"},
+			{Name: "stop_signal", Type: TypeString, Enum: []string{"TERM", "INT", "QUIT"}, Doc: "with engine: signal that asks it to stop"},
+			{Name: "stop_grace", Type: TypeDuration, Doc: "with engine: time it has to stop before it is killed"},
 		}},
 	}
 }

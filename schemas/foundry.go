@@ -7,6 +7,9 @@ const ValidatedOutput = "validated"
 // ValidatedConfig is the configuration of a validated run, beside its report.json.
 const ValidatedConfig = "multi-model-load.yaml"
 
+// GivesValidated says whether stages of a kind publish a validated run.
+func GivesValidated(kind string) bool { return kind == "validate" || kind == "adopt" }
+
 // The modes of CUDA graphs of decode steps.
 const (
 	GraphsOff  = "off"

@@ -101,3 +101,13 @@ type ServiceConfig struct {
 	Started  Digest   `json:"started" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	Replaced []string `json:"replaced"` // keys that differ
 }
+
+// ServedEmulated says whether one of these services was the emulated engine.
+func ServedEmulated(services []ServiceRecord) bool {
+	for _, s := range services {
+		if s.Engine == "emulated" {
+			return true
+		}
+	}
+	return false
+}

@@ -90,7 +90,7 @@ const preflightKind = "preflight"
 func (l *loaded) options(store pipeline.Store, storeDir string, source *sourceRun) pipeline.Options {
 	opts := pipeline.Options{
 		Experiment: l.Experiment, Source: l.Source, Plan: l.plan, Kinds: l.kinds, Store: store, StoreDir: storeDir, BaseDir: l.Dir, ParamPaths: l.ParamPaths,
-		Machine: pipeline.MachineFacts{Values: l.Machine.Values, Secret: revealSecret(l.Machine), ServiceEnv: l.Machine.Env, Facts: l.Machine.Facts},
+		Machine: pipeline.MachineFacts{Values: l.Machine.Values, Secret: revealSecret(l.Machine), ServiceEnv: l.Machine.Env, Checkpoints: l.Machine.Checkpoints, Facts: l.Machine.Facts},
 		Now:     time.Now,
 	}
 	if source != nil {

@@ -197,7 +197,12 @@ func firstFinding(findings []schemas.Finding) string {
 	if len(findings) == 0 {
 		return ""
 	}
-	return ": " + findings[0].Message
+	f := findings[0]
+	place := firstText(f.Path, string(f.Blob))
+	if place == "" || strings.Contains(f.Message, place) {
+		return ": " + f.Message
+	}
+	return ": " + place + ": " + f.Message
 }
 
 // layOut finds what is consumed in the run and writes it out once for all trials.
@@ -254,7 +259,7 @@ func validatedFolder(run *archive.Run) string {
 	found := ""
 	for _, r := range run.Config.Records {
 		for _, o := range r.Record.Outputs {
-			if o.Name != schemas.ValidatedOutput || (r.Record.Kind != "validate" && r.Record.Kind != "adopt") || r.Record.Status != schemas.StagePassed {
+			if o.Name != schemas.ValidatedOutput || !schemas.GivesValidated(r.Record.Kind) || r.Record.Status != schemas.StagePassed {
 				continue
 			}
 			if found != "" {
@@ -351,7 +356,7 @@ func (c *call) checkValidated(l *loaded, s *sourceRun, dir, name string) error {
 		return err
 	}
 	s.findings = append(s.findings, result.Findings...)
-	if result.OK() {
+	if result.OK() && l.servesSource() {
 		s.findings = append(s.findings, source.Compare(result.Report, name, l.target(c.ctx))...)
 	}
 	if len(preflight.Refuses(s.findings)) > 0 {

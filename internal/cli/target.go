@@ -5,10 +5,22 @@ import (
 	"path/filepath"
 	"strings"
 
+	"assay/internal/fingerprint"
 	"assay/pipeline"
 	"assay/preflight/source"
 	"assay/schemas"
 )
+
+// servesSource says whether a service is started with a file of the source run: only
+// then do machine and source run have to agree.
+func (l *loaded) servesSource() bool {
+	for _, def := range l.Experiment.Service {
+		if len(sourcePaths(def.Config)) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // target is what a validated run would be used for: the services that are started with
 // a file of it, what is asked of them, and what is known of this machine.
@@ -95,6 +107,14 @@ func batchOf(st schemas.StageDef, params map[string]any) int {
 // their level, by the names of models.
 func (l *loaded) fingerprints(ctx context.Context) map[string]string {
 	out := map[string]string{}
+	note := func(name, place string) {
+		if d, err := fingerprint.Of(ctx, place, fingerprint.Header, nil); err == nil {
+			out[name] = string(d) + " " + fingerprint.Header
+		}
+	}
+	for name, place := range l.Machine.Checkpoints {
+		note(name, place)
+	}
 	for _, m := range l.Experiment.Model {
 		text, err := schemas.Substitute([]string{m.Name, m.Checkpoint}, func(ref schemas.Reference) (any, error) {
 			switch ref.Namespace {
@@ -115,9 +135,7 @@ func (l *loaded) fingerprints(ctx context.Context) map[string]string {
 		if !filepath.IsAbs(place) {
 			place = filepath.Join(l.Dir, filepath.FromSlash(place))
 		}
-		if d, err := pipeline.Fingerprint(ctx, place); err == nil {
-			out[named[0]] = string(d) + " " + pipeline.FingerprintLevel
-		}
+		note(named[0], place)
 	}
 	return out
 }

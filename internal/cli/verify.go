@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -26,12 +27,24 @@ type verifiedRun struct {
 	Place        string `json:"place,omitempty"`
 	Authenticity string `json:"authenticity"`
 	archive.Verdict
+	// Sources are the runs that it was made from, and those that they were made from.
+	Sources []verifiedSource `json:"source_runs,omitempty"`
+}
+
+// verifiedSource is what was found of a source run.
+type verifiedSource struct {
+	Reference string            `json:"reference"` // as it was named
+	Digest    schemas.Digest    `json:"digest"`
+	Of        schemas.Digest    `json:"of"` // the run made from it
+	Consumed  []string          `json:"consumed,omitempty"`
+	Verdict   string            `json:"verdict"`
+	Findings  []schemas.Finding `json:"findings"`
 }
 
 func verifyCommand() *command {
 	return &command{
 		name: "verify", args: "REF...", summary: "check every byte of archived runs, offline", minArgs: 1, maxArgs: -1,
-		details: "Reads every blob and checks digests, sizes, documents against their schemas,\nthe file list, trees and keys. A fault names the blob, the stage and the path.\nExit code 0: valid; 4: invalid, or something could not be read. An intact\narchive of a failed run is valid.",
+		details: "Reads every blob and checks digests, sizes, documents against their schemas,\nthe file list, trees and keys. A fault names the blob, the stage and the path.\nSource runs are followed: one that no store at hand has is unknown. Exit code 0: valid; 4: invalid, or something could not be read. An intact\narchive of a failed run is valid.",
 		example: "assay verify latest",
 		flags:   []cli.Flag{&cli.StringFlag{Name: "expect", Usage: "the full `DIGEST` that the run must have"}, plainHTTPFlag()},
 		run:     runVerify,
@@ -63,7 +76,12 @@ func runVerify(c *call) error {
 		}
 		one := verifiedRun{Reference: name, Place: ref.Place, Authenticity: authUnknown, Verdict: verdict}
 		one.judge(expect)
-		if one.Verdict.Verdict != archive.Valid {
+		if one.Verdict.Verdict == archive.Valid {
+			if err := c.followSources(&one, ref); err != nil {
+				return err
+			}
+		}
+		if !one.whole() {
 			code = ExitUnverified
 		}
 		doc.Runs = append(doc.Runs, one)
@@ -112,5 +130,15 @@ func printVerdict(c *call, r verifiedRun) {
 	c.printf("  digest %s\n", r.Digest)
 	for _, f := range r.Findings {
 		c.printf("%s", findingText(f, "  "))
+	}
+	for _, s := range r.Sources {
+		c.printf("  source run %s: %s\n    digest %s, of run %s", s.Reference, s.Verdict, s.Digest, s.Of.Short())
+		if len(s.Consumed) > 0 {
+			c.printf("; consumed: %s", strings.Join(s.Consumed, ", "))
+		}
+		c.printf("\n")
+		for _, f := range s.Findings {
+			c.printf("%s", findingText(f, "    "))
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -60,7 +61,7 @@ func runValidate(ctx context.Context, task *pipeline.Task) error {
 	v := schemas.Validated{SchemaVersion: schemas.ValidatedV1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond), ArchiveRoot: ArchiveFolder, LoadConfig: schemas.ValidatedConfig,
 		Graph: layoutOf(config), Checks: Judge(s.graphs, config), SwitchSequence: j.switches()}
 	v.Emulated = s.graphs[schemas.GraphsOff].Emulated || s.graphs[schemas.GraphsSave].Emulated || s.graphs[schemas.GraphsLoad].Emulated
-	v.Models = j.validatedModels(task.Models, v.Emulated)
+	v.Models = j.validatedModels(checkpoints(ctx, task), v.Emulated)
 	environment, missing := environmentOf(task.Facts, v.Emulated)
 	v.Environment = environment
 	v.Checks = append(v.Checks, schemas.ValidatedCheck{ID: "environment", OK: len(missing) == 0, Detail: firstText(strings.Join(missing, "; "), "what the archives are bound to is on record")})
@@ -173,6 +174,25 @@ func layoutOf(c aegaeon.Config) schemas.ValidatedGraph {
 		out.SeqLenBucket = g.SeqLenBuckets[0]
 	}
 	return out
+}
+
+// checkpoints are the models with what is known of their weights: from the experiment,
+// else from the machine file.
+func checkpoints(ctx context.Context, task *pipeline.Task) []pipeline.ModelIdentity {
+	known := slices.Clone(task.Models)
+	for _, name := range slices.Sorted(maps.Keys(task.Checkpoints)) {
+		if task.Fingerprint == nil || slices.ContainsFunc(known, func(m pipeline.ModelIdentity) bool { return m.Name == name && m.Fingerprint != "" }) {
+			continue
+		}
+		m := pipeline.ModelIdentity{ID: name, Name: name, Level: schemas.FingerprintHeader}
+		var err error
+		if m.Fingerprint, err = task.Fingerprint(ctx, task.Checkpoints[name], m.Level); err != nil {
+			fmt.Fprintf(task.Log, "weights of %s: %v\n", name, err)
+			continue
+		}
+		known = append(known, m)
+	}
+	return known
 }
 
 func (j *judge) validatedModels(known []pipeline.ModelIdentity, isEmulated bool) []schemas.ValidatedModel {
