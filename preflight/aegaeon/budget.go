@@ -69,6 +69,18 @@ func Budgets(subject, file string, config aegaeon.Config, models []Model, host H
 	return c.findings
 }
 
+// Shapes is what Budgets says of models, load and graphs, for a service that uses
+// nothing of a host.
+func Shapes(subject, file string, config aegaeon.Config, models []Model, load Load) []schemas.Finding {
+	b := budget{checker: &checker{subject: subject, file: file}, server: config.Server, models: models}
+	for _, m := range models {
+		b.context(config, m)
+	}
+	b.kv = float64(config.Server.CPUNumSlabs) * float64(config.Server.CPUSlabSizeBytes)
+	b.load(load)
+	return b.findings
+}
+
 type budget struct {
 	*checker
 	server    aegaeon.Server
@@ -134,7 +146,7 @@ func (b *budget) weights(config aegaeon.Config) {
 		if bytes > largest {
 			largest, name = bytes, m.Name
 		}
-		b.params(config, m)
+		b.context(config, m)
 	}
 	const more = "raise model_cache_size_gb"
 	switch {
@@ -150,23 +162,12 @@ func (b *budget) weights(config aegaeon.Config) {
 	}
 }
 
-// params compares what the configuration says of a model's size and longest sequence
-// with its checkpoint.
-func (b *budget) params(config aegaeon.Config, m Model) {
+// context compares a model's longest sequence with what its checkpoint allows.
+func (b *budget) context(config aegaeon.Config, m Model) {
 	i := slices.IndexFunc(config.Models, func(e aegaeon.Entry) bool { return e.Name == m.Name })
 	if i >= 0 && config.Models[i].MaxModelLen != nil && m.ContextLength > 0 && int64(*config.Models[i].MaxModelLen) > m.ContextLength {
 		b.fail("aegaeon.context", "lower max_model_len", "%s: max_model_len is %d, its checkpoint allows %d tokens", m.Name, *config.Models[i].MaxModelLen, m.ContextLength)
 	}
-	if i < 0 || config.Models[i].Params == nil || m.Parameters == 0 {
-		return
-	}
-	ratio := *config.Models[i].Params * gib / float64(m.Parameters)
-	if !(ratio > 0.97 && ratio < 1.03) {
-		b.fail("aegaeon.params", "leave params out, or write "+fixed(float64(m.Parameters)/gib, 4), "%s: params is %s times what the headers of its weights hold, %d parameters; its unit is 2^30",
-			m.Name, schemas.Decimal(ratio), m.Parameters)
-		return
-	}
-	b.add("aegaeon.params", schemas.SeverityPass, "", "%s: params is what the headers of its weights hold", m.Name)
 }
 
 // capacity is the memory of a GPU: what the configuration says, or the host.

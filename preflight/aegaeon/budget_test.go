@@ -58,8 +58,6 @@ func TestBudgets(t *testing.T) {
 		"all do not":         {models: models(9e9, 9e9), id: "aegaeon.model-cache", want: "warning"},
 		"start-up does not":  {old: "  startup_models: [a/one]\n", models: models(9e9, 9e9), id: "aegaeon.model-cache", want: "error"},
 		"cache follows":      {old: "model_cache_size_gb: 20", new: "model_cache_size_gb: 0", models: models(9e9, 9e9), id: "aegaeon.model-cache", want: "warning"},
-		"params":             {id: "aegaeon.params", want: "pass"},
-		"params in billions": {old: "params: 3.7", new: "params: 3.97", id: "aegaeon.params", want: "error"},
 		"context":            {old: "max_model_len: 2048", new: "max_model_len: 8192", id: "aegaeon.context", want: "error"},
 		"context fits":       {id: "aegaeon.context", want: ""},
 		"GPU":                {id: "aegaeon.gpu-memory", want: "pass"},

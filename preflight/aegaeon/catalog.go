@@ -64,7 +64,7 @@ func modelEntries() []preflight.Entry {
 		entry("aegaeon.startup-models", bad, "models to start with are in the list, once each", "name models of the list", 31),
 		entry("aegaeon.profile-alias", bad, "names of folders of profiles are relative and do not lead upwards", "write a name below the folder of profiles", 29),
 		ruled("a sequence fits the model", entry("aegaeon.context", bad, "a model's longest sequence is no longer than its checkpoint allows", "lower max_model_len")),
-		entry("aegaeon.params", bad, "params, in units of 2^30, is what the headers of the weights hold", "leave params out", 26),
+		entry("aegaeon.params", bad, "params is in units of 2^30 parameters, not a count or in millions", "divide by 2^30, or leave params out", 26),
 		entry("aegaeon.profile-missing", bad, "every model has usable latency profiles for every device, at least three points that determine a fit", remedyProfiles, 23),
 		entry("aegaeon.profile-file", bad, "every profile parses and has three samples or more, finite and not negative", "measure the point again", 24),
 		entry("aegaeon.profile-device", bad, "profiles are of the GPU that there is; unknown where it is not known", "use profiles that were made on this GPU", 25),

@@ -14,6 +14,9 @@ import (
 // maxFindings of one file; one with more is something else altogether.
 const maxFindings = 50
 
+// Config is a configuration as it is read, with defaults.
+type Config = aegaeon.Config
+
 // Result is what a configuration says and what is wrong with it.
 type Result struct {
 	Findings []schemas.Finding

@@ -5,12 +5,15 @@ import (
 	"slices"
 
 	"assay/preflight"
+	"assay/preflight/aegaeon"
 	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
 	"assay/preflight/gguf"
 	"assay/preflight/paths"
 	"assay/preflight/ports"
+	"assay/preflight/pypto"
 	"assay/preflight/secrets"
+	"assay/preflight/service"
 	"assay/preflight/source"
 	"assay/preflight/workload"
 	"assay/schemas"
@@ -29,6 +32,9 @@ func catalogs() []func() []preflight.Entry {
 		secrets.Catalog,
 		source.Catalog,
 		workload.Catalog,
+		aegaeon.Catalog,
+		pypto.Catalog,
+		service.Catalog,
 	}
 }
 

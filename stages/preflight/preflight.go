@@ -36,7 +36,7 @@ func Kind() pipeline.Kind {
 func run(ctx context.Context, task *pipeline.Task) error {
 	c := &collector{task: task, seen: map[string]bool{}, facts: map[string]checkpoint.Facts{}}
 	c.ownSettings()
-	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServed, checkServices, checkStages} {
+	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServed, checkServices, checkEngines, checkStages} {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}

@@ -346,7 +346,7 @@ func TestAPinnedFingerprintIsCompared(t *testing.T) {
 }
 
 func TestModelsOfAegaeonsConfiguration(t *testing.T) {
-	const yaml = "server: {}\nmodels:\n- {name: q, path: /nowhere, params: %s}\n- {name: other, path: %s}\n"
+	const yaml = "server: {cpu_num_slabs: 1, cpu_slab_size_bytes: 1, model_cache_size_gb: 0.001, worker_num_cpus: 1}\nmodels:\n- {name: q, path: /nowhere, params: %s}\n- {name: other, path: %s}\n"
 	for _, c := range []struct {
 		engine, params, other string
 		want                  []string // errors
