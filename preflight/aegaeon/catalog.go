@@ -43,7 +43,7 @@ func formEntries() []preflight.Entry {
 		entry("aegaeon.slabs-default", bad, "the number of slabs is set", "set cpu_num_slabs", 16),
 		entry("aegaeon.model-cache-default", doubtful, "the size of the cache of weights is set", "set model_cache_size_gb", 20),
 		entry("aegaeon.graph-engines", bad, "graphs are used with prefill and decode engines", "use those, or mode: 'off'", 52),
-		entry("aegaeon.archive-dir", bad, "an absolute folder of archives is named for save and load", "set archive_dir", 53),
+		entry("aegaeon.archive-dir", bad, "a folder of archives is named for save and load; a warning where it is relative", "set archive_dir", 53),
 		entry("aegaeon.bucket", bad, "one longest sequence is given for save and load", "write seq_len_buckets: [N]", 49),
 		entry("aegaeon.batch-sizes", bad, "batch sizes are listed; a warning where they are not ascending", "list those that will be met", 52),
 		entry("aegaeon.alignment", bad, "the memory region and its parts are multiples of 2 MiB", "round to a multiple of 2097152", 54),

@@ -109,7 +109,6 @@ func TestEachFault(t *testing.T) {
 		"no batch sizes":       {"[1, 2]", "[]", "aegaeon.batch-sizes", "empty"},
 		"batch of none":        {"[1, 2]", "[0, 2]", "aegaeon.value", "at least 1"},
 		"no archive":           {"    archive_dir: /archives/x\n", "", "aegaeon.archive-dir", "wants"},
-		"relative archive":     {"/archives/x", "archives/x", "aegaeon.archive-dir", "relative"},
 		"unknown start-up":     {"[a/one]", "[a/tow]", "aegaeon.startup-models", "none of"},
 		"start-up twice":       {"[a/one]", "[two, two]", "aegaeon.startup-models", "twice"},
 		"model twice":          {"name: two", "name: a/one", "aegaeon.model-name", "twice"},
@@ -154,6 +153,7 @@ func TestEachFault(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, id string }{
 		"cache":    {"  model_cache_size_gb: 20\n", "", "aegaeon.model-cache-default"},
+		"relative": {"/archives/x", "archive", "aegaeon.archive-dir"},
 		"order":    {"[1, 2]", "[2, 1]", "aegaeon.batch-sizes"},
 		"stealing": {"num_decode_engines: 2", "num_decode_engines: 1", "aegaeon.stealing"},
 		"nodes":    {"nnodes: 1", "nnodes: 2", "aegaeon.nodes-equal"},

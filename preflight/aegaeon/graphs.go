@@ -27,7 +27,7 @@ func (c *checker) graphs(server *aegaeon.Value) {
 	case dir == nil || dir.Text == "":
 		c.of(mode).fail("aegaeon.archive-dir", "set archive_dir", "mode %s wants an archive_dir", mode.Text)
 	case !filepath.IsAbs(dir.Text):
-		c.of(dir).fail("aegaeon.archive-dir", "write the absolute path", "archive_dir: %.80q is relative", dir.Text)
+		c.of(dir).warn("aegaeon.archive-dir", "write the absolute path, or let the experiment replace it", "archive_dir: %.80q is relative", dir.Text)
 	}
 	c.shapes(g)
 	c.layout(g)
