@@ -357,6 +357,7 @@ func (c *call) checkValidated(l *loaded, s *sourceRun, dir, name string) error {
 	}
 	s.findings = append(s.findings, result.Findings...)
 	if result.OK() && l.servesSource() {
+		s.findings = append(s.findings, l.configFindings(dir, name, result)...)
 		s.findings = append(s.findings, source.Compare(result.Report, name, l.target(c.ctx))...)
 	}
 	if len(preflight.Refuses(s.findings)) > 0 {

@@ -22,15 +22,22 @@ func (l *loaded) servesSource() bool {
 	return false
 }
 
+// emulatesSource says whether what is started with a file of the source run is the
+// emulated engine.
+func (l *loaded) emulatesSource() bool {
+	for _, def := range l.Experiment.Service {
+		if len(sourcePaths(def.Config)) > 0 && def.Engine == "emulated" {
+			return true
+		}
+	}
+	return false
+}
+
 // target is what a validated run would be used for: the services that are started with
 // a file of it, what is asked of them, and what is known of this machine.
 func (l *loaded) target(ctx context.Context) source.Target {
 	t := source.Target{Facts: l.Machine.Facts, Fingerprints: l.fingerprints(ctx)}
-	for _, def := range l.Experiment.Service {
-		if len(sourcePaths(def.Config)) > 0 {
-			t.Emulated = t.Emulated || def.Engine == "emulated"
-		}
-	}
+	t.Emulated = l.emulatesSource()
 	for _, m := range l.Experiment.Model {
 		if !strings.Contains(m.Name, "${") {
 			t.Models = append(t.Models, m.Name)

@@ -18,30 +18,23 @@ func (r verifiedRun) whole() bool {
 // of them.
 func (c *call) followSources(r *verifiedRun, ref archive.Ref) error {
 	run, err := c.readRun(ref)
-	if err != nil {
+	if err != nil || len(run.Config.Sources) == 0 {
 		return err
 	}
-	layouts, err := c.sourceLayouts(ref)
-	if err != nil {
-		return err
-	}
-	return c.follow(r, run, layouts, []schemas.Digest{run.Digest})
+	return c.follow(r, run, c.sourceLayouts(ref), []schemas.Digest{run.Digest})
 }
 
-// sourceLayouts are where source runs may lie: beside the run, and in the store.
-func (c *call) sourceLayouts(ref archive.Ref) ([]*archive.Layout, error) {
+// sourceLayouts are where source runs may lie: beside the run, and in the store. A store
+// that cannot be opened has none.
+func (c *call) sourceLayouts(ref archive.Ref) []*archive.Layout {
 	var out []*archive.Layout
 	if l := ref.Layout(); l != nil {
 		out = append(out, l)
 	}
-	store, err := c.existing()
-	if err != nil {
-		return nil, err
-	}
-	if store != nil {
+	if store, err := c.existing(); err == nil && store != nil {
 		out = append(out, store.Layout)
 	}
-	return out, nil
+	return out
 }
 
 func (c *call) follow(r *verifiedRun, run *archive.Run, layouts []*archive.Layout, above []schemas.Digest) error {

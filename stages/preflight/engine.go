@@ -73,7 +73,9 @@ func (c *collector) aegaeon(name string, svc schemas.Service, argv []string, t s
 		return // likewise
 	}
 	result := aegaeon.Read(subject, file)
-	if c.first(subject, file) {
+	// That of a source run is started with its places replaced, and was checked so when
+	// the source run was opened.
+	if !ofSource(set.Text("aegaeon_config")) && c.first(subject, file) {
 		c.add(result.Findings...)
 	}
 	if result.Config == nil {
@@ -108,12 +110,17 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// ofSource says whether a path is of the source run.
+func ofSource(path string) bool {
+	return slices.ContainsFunc(schemas.References(path), func(r schemas.Reference) bool { return r.Namespace == schemas.RefSource })
+}
+
 // known is what the headers of checkpoints say of a configuration's models.
 func (c *collector) known(config aegaeon.Config, t schemas.Trial) []aegaeon.Model {
 	own := c.ownCheckpoints(t)
 	var out []aegaeon.Model
 	for _, m := range config.Models {
-		facts := c.facts[cmp.Or(own[m.Name], m.Path)]
+		facts := c.facts[cmp.Or(own[m.Name], c.task.Checkpoints[m.Name], m.Path)]
 		layers := cmp.Or(facts.FullAttentionLayers+facts.SlidingLayers, facts.Layers)
 		out = append(out, aegaeon.Model{Name: m.Name, Parameters: facts.Parameters, ContextLength: facts.ContextLength,
 			KVBytesPerToken: aegaeon.KVBytes(layers, cmp.Or(facts.KVHeads, facts.Heads), facts.HeadDim)})

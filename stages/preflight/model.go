@@ -110,7 +110,7 @@ func (c *collector) served(ctx context.Context, subject, config string, started 
 	own := c.ownCheckpoints(t)
 	for _, entry := range cfg.Models {
 		path, replaced := own[entry.Name]
-		if path = cmp.Or(path, entry.Path); path == "" {
+		if path = cmp.Or(path, c.task.Checkpoints[entry.Name], entry.Path); path == "" {
 			continue
 		}
 		at := subject + ": model " + entry.Name
