@@ -98,6 +98,7 @@ func checkStages(_ context.Context, c *collector) {
 			continue
 		case "measure":
 			c.measure(name, def)
+			c.plan(name, def)
 			continue
 		case "command":
 			c.command(subject, schemas.Settings(def.Config))
@@ -156,6 +157,9 @@ func (c *collector) measure(name string, def schemas.StageDef) {
 				continue
 			}
 			opts.ServiceModels = c.models(def, set, t)
+			if limits := c.limits(c.task.Experiment.Service[def.Service], t); opts.MaxTotal == 0 && len(limits) > 0 {
+				opts.MaxTotal = slices.Max(slices.Collect(maps.Values(limits))) // no model takes more
+			}
 			if abs := c.task.Abs(p); c.first(subject, fmt.Sprint(abs, opts)) {
 				c.workload(subject, abs, opts)
 			}
