@@ -1,7 +1,7 @@
 package preflight
 
 import (
-	"bufio"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -86,9 +86,12 @@ func field[T any](path, name string, value func(words []string) *T) *T {
 		return nil
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), name); ok && len(strings.Fields(rest)) > 0 {
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && len(strings.Fields(rest)) > 0 {
 			return value(strings.Fields(rest))
 		}
 	}
