@@ -54,14 +54,34 @@ func CountMarkers(log []byte, models []string) []schemas.GraphsMarker {
 	return out
 }
 
-// namedIn is the model that a line names: the longest, as one name may be the
-// beginning of another.
+// namedIn is the model that a line names as a word: the longest, as one name may be
+// part of another.
 func namedIn(line string, models []string) string {
 	longest := ""
 	for _, m := range models {
-		if len(m) > len(longest) && strings.Contains(line, m) {
+		if len(m) > len(longest) && hasWord(line, m) {
 			longest = m
 		}
 	}
 	return longest
+}
+
+func hasWord(line, word string) bool {
+	for from := 0; ; {
+		i := strings.Index(line[from:], word)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(word)
+		if (i == 0 || !inName(line[i-1])) && (end == len(line) || !inName(line[end]) || line[end] == '.') {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+// inName says whether a byte may be inside of a model's name.
+func inName(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b >= 0x80 || strings.IndexByte("_-./", b) >= 0
 }
