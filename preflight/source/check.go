@@ -1,8 +1,6 @@
 package source
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -460,13 +458,13 @@ func (c *checker) inventory(listed map[string]schemas.ValidatedFile) {
 		return
 	}
 	left := maps.Clone(listed)
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	lines.Buffer(nil, 1<<16)
-	for n := 1; lines.Scan(); n++ {
-		if lines.Text() == "" {
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		if line = strings.TrimRight(line, "\r\n"); line == "" {
 			continue
 		}
-		sum, name, ok := strings.Cut(lines.Text(), "  ")
+		sum, name, ok := strings.Cut(line, "  ")
 		f, known := listed[name]
 		switch {
 		case !ok:
@@ -477,9 +475,6 @@ func (c *checker) inventory(listed map[string]schemas.ValidatedFile) {
 			c.fail("source.inventory", inventoryFile, "line %d: another SHA-256 of %s than in the report", n, name)
 		}
 		delete(left, name)
-	}
-	if err := lines.Err(); err != nil {
-		c.fail("source.inventory", inventoryFile, "%v", err)
 	}
 	for _, p := range slices.Sorted(maps.Keys(left)) {
 		c.fail("source.inventory", inventoryFile, "%s is in the report and not listed", p)

@@ -25,7 +25,7 @@ const (
 
 // problem is one thing that is wrong with a document.
 type problem struct {
-	id, path, text, remedy string
+	id, path, text string
 }
 
 // reader takes values out of a document and notes what is wrong with them.
