@@ -376,3 +376,26 @@ func TestModelsOfAegaeonsConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointsOfTheMachineFile stand in place of those that a configuration names,
+// and are looked at.
+func TestCheckpointsOfTheMachineFile(t *testing.T) {
+	const yaml = "server: {cpu_num_slabs: 1, cpu_slab_size_bytes: 1, model_cache_size_gb: 0.001, worker_num_cpus: 1}\nmodels:\n- {name: org/q, path: /nowhere}\n"
+	for place, want := range map[string]string{"weights": "", "none": "service real: model org/q: path.missing"} {
+		exp := experiment()
+		exp.Service["real"] = schemas.Service{Engine: "aegaeon", Config: map[string]any{"aegaeon_config": "a.yaml", "command": []any{"sh"}}}
+		s := newStage(t, exp, map[string]any{"disk": "1B"})
+		s.file(t, "w.csv", good)
+		s.weights(t)
+		s.file(t, "a.yaml", yaml)
+		s.task.Checkpoints = map[string]string{"org/q": filepath.Join(s.dir, place)}
+		_ = run(context.Background(), s.task) // what it refuses stands in the output
+		list := s.output(t)
+		if got := verdicts(list, schemas.SeverityError); want == "" && has(got, "service real: model org/q: path.missing") || want != "" && !has(got, want) {
+			t.Errorf("%s: errors %v", place, got)
+		}
+		if passes := verdicts(list, schemas.SeverityPass); want == "" && !has(passes, "service real: model org/q: checkpoint.whole") {
+			t.Errorf("%s: passes %v", place, passes)
+		}
+	}
+}
