@@ -183,3 +183,37 @@ func TestMachineServicesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestDocumentedMachineFile takes the machine file of docs/aegaeon.md, with the tables
+// that it leaves out as alike, for both experiments.
+func TestDocumentedMachineFile(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	page, err := os.ReadFile("../docs/aegaeon.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```toml\n")
+	text, _, whole := strings.Cut(text, "```")
+	at := strings.Index(text, "[service.off]")
+	if !whole || at < 0 {
+		t.Fatal("the page has no machine file")
+	}
+	for _, name := range []string{"save", "load", "engine"} {
+		text += strings.ReplaceAll(text[at:strings.Index(text, "# [service.save]")], "service.off", "service."+name)
+	}
+	dir := machineDir(t, text)
+	for file, services := range map[string][]string{"aegaeon/foundry-save": {"off", "save", "load"}, "aegaeon/three-model-foundry": {"engine"}} {
+		l, err := Load(file, Options{MachineDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range services {
+			if s := l.Experiment.Service[name]; s.Engine != "aegaeon" || s.Config["aegaeon_config"] == nil || l.Machine.Env[name]["AEGAEON_TTFT_SLO"] == "" {
+				t.Errorf("%s: %s: %+v", file, name, s)
+			}
+		}
+		if len(l.Machine.Facts) != 10 || len(l.Machine.Checkpoints) != 3 {
+			t.Errorf("%+v", l.Machine)
+		}
+	}
+}
