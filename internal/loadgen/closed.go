@@ -11,7 +11,8 @@ func (r *run) circulate(sending, flight context.Context, ready <-chan prepared, 
 			return false
 		}
 		defer r.pulling.Unlock()
-		if !r.mayStart(sending) {
+		now, may := r.mayStart(sending)
+		if !may {
 			return false
 		}
 		select {
@@ -20,7 +21,7 @@ func (r *run) circulate(sending, flight context.Context, ready <-chan prepared, 
 				return false
 			}
 			taken(p)
-			p.rec.ScheduledNs = r.client.now()
+			p.rec.ScheduledNs = now
 			r.start(flight, p)
 			return true
 		default:
@@ -44,19 +45,23 @@ func (r *run) pull(sending, flight context.Context, ready <-chan prepared, taken
 	r.pulling.Lock()
 	defer r.pulling.Unlock()
 	p, more := <-ready
-	if !more || !r.mayStart(sending) {
+	now, may := r.mayStart(sending)
+	if !more || !may {
 		return false
 	}
 	taken(p)
-	p.rec.ScheduledNs = r.client.now()
+	p.rec.ScheduledNs = now
 	r.start(flight, p)
 	return true
 }
 
-// mayStart says whether the time to begin requests is not over.
-func (r *run) mayStart(sending context.Context) bool {
+// mayStart says whether the time to begin requests is not over, and at which moment
+// that is so: a request that begins is scheduled for that one. A later reading may be
+// after the end, however soon it is taken.
+func (r *run) mayStart(sending context.Context) (now int64, may bool) {
 	until := int64(r.client.opts.Until)
-	return sending.Err() == nil && (until == 0 || r.client.now() < until)
+	now = r.client.now()
+	return now, sending.Err() == nil && (until == 0 || now < until)
 }
 
 // start sends a request that is due.

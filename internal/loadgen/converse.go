@@ -78,13 +78,15 @@ func (r *run) talk(sending, flight context.Context, talk []Request, p prepared) 
 			return
 		}
 		due := end + talk[k+1].ThinkNs
-		if !r.think(sending, due) || !r.mayStart(sending) {
+		thought := r.think(sending, due)
+		now, may := r.mayStart(sending)
+		if !thought || !may {
 			r.unsent(talk[k+1:], r.whyNot(sending))
 			return
 		}
 		p = next
 		if p.rec.ScheduledNs = due; talk[k+1].ThinkNs == 0 {
-			p.rec.ScheduledNs = r.client.now()
+			p.rec.ScheduledNs = now
 		}
 	}
 }
