@@ -20,7 +20,7 @@ var produced = map[string]any{
 	"plan": Plan{}, "findings": Findings{}, "finding": Finding{}, "stage-record": StageRecord{},
 	"request-record": RequestRecord{}, "schedule": Schedule{}, "scheduled-request": ScheduledRequest{},
 	"tree": Tree{}, "run": Run{}, "report": Report{}, "result": Result{}, "preimage": Preimage{}, "probe": Probe{}, "load": Load{}, "compare": Comparison{},
-	"graphs": Graphs{}, "validated": Validated{},
+	"graphs": Graphs{}, "validated": Validated{}, "host-facts": HostFacts{},
 }
 
 func TestSchemas(t *testing.T) {

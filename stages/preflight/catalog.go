@@ -9,6 +9,7 @@ import (
 	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
 	"assay/preflight/gguf"
+	"assay/preflight/host"
 	"assay/preflight/paths"
 	"assay/preflight/ports"
 	"assay/preflight/pypto"
@@ -35,6 +36,7 @@ func catalogs() []func() []preflight.Entry {
 		aegaeon.Catalog,
 		pypto.Catalog,
 		service.Catalog,
+		host.Catalog,
 	}
 }
 
