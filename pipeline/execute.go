@@ -309,7 +309,7 @@ func (e *execution) makeTask(ctx context.Context) error {
 	e.task = &Task{
 		Node: e.node, Trial: e.trial, Config: e.config, Work: work, Dir: e.dir, Log: io.Discard, Inputs: e.paths, Env: env, Upstream: e.upstream(),
 		Models: e.models, Experiment: e.Experiment, StoreDir: e.StoreDir, Supervise: marked{e.Supervise, e.token}, Report: e.report, Filter: e.filter, Hide: e.hideSecrets,
-		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, Fingerprint: e.fingerprint, ServiceEnv: e.Machine.ServiceEnv, Checkpoints: e.Machine.Checkpoints, Facts: e.Machine.Facts, Exited: func(code int) { e.record.ExitCode = &code },
+		Trials: e.Plan.Trials, Resolve: e.resolveEarly, Abs: e.abs, Fingerprint: e.fingerprint, ServiceEnv: e.Machine.ServiceEnv, Checkpoints: e.Machine.Checkpoints, Facts: e.Machine.Facts, Host: e.Machine.Host, Exited: func(code int) { e.record.ExitCode = &code },
 		Progress: func(done, total int64, note string) {
 			e.event(Event{Type: "progress", Node: e.node.ID, Kind: e.node.Kind, Done: done, Total: total, Text: note})
 		},

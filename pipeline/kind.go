@@ -103,6 +103,8 @@ type Task struct {
 	// Checkpoints are the machine file's folders of weights by the names of models,
 	// Facts what it says of the machine that serves.
 	Checkpoints, Facts map[string]string
+	// Host are recorded facts of the host that serves; nil where it is this machine.
+	Host *schemas.HostFacts
 	// Filter puts a filter in front of a log that cuts secrets out; Close writes
 	// what it holds back and leaves w open. Log is filtered already.
 	Filter func(w io.Writer) io.WriteCloser

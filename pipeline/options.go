@@ -66,6 +66,9 @@ type MachineFacts struct {
 	// schemas.ValidatedEnvironment.
 	Facts      map[string]string
 	ServiceEnv map[string]map[string]string
+	// Host are recorded facts of the host that serves, to be checked in place of this
+	// machine; nil for this machine.
+	Host *schemas.HostFacts
 }
 
 // ServiceLaunch is one start of a service.

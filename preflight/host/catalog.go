@@ -20,7 +20,7 @@ func entry(id string, s schemas.Severity, checks, remedy, rule string, pitfalls 
 // Catalog lists the checks.
 func Catalog() []preflight.Entry {
 	return []preflight.Entry{
-		entry("host.facts", open, "facts of the host that serves are there, and not of another", record, recorded),
+		entry("host.facts", open, "facts of the host that serves are there, and not of another", Record, recorded),
 		entry("host.recorded", doubtful, "recorded facts are not older than 30 days", "record them again", recorded),
 		entry("host.clock", doubtful, "the clock is kept in step", "start a time service", steady),
 		entry("host.governor", doubtful, "processors run at full clock", "set the governor performance", steady),
@@ -32,14 +32,14 @@ func Catalog() []preflight.Entry {
 		entry("host.memlock", open, "memory of keys, values and weights may be locked; a warning where it may not", "ulimit -l unlimited before Ray is started", "", 18),
 		entry("host.shm-stale", bad, "shared memory holds nothing of an earlier service", "make sure that no service runs, then remove the file", "", 19, 43),
 		entry("host.ray", bad, "a Ray cluster answers at its address", "start one, or set RAY_ADDRESS", "", 8),
-		entry("host.gpus", open, "GPUs are known", record, starts),
+		entry("host.gpus", open, "GPUs are known", Record, starts),
 		entry("host.gpu-alike", doubtful, "GPUs are of one kind", "choose GPUs of one kind", "", 25),
 		entry("host.gpu-busy", bad, "nothing else uses the GPUs", "end what runs there", "", 43),
 		entry("host.driver", bad, "the driver is one that torch's CUDA takes", "install a later driver", "", 6),
 		entry("host.capability", bad, "GPUs have compute capability 7.5 or later", "use a later GPU", "", 6),
 		entry("host.distribution", bad, "the distribution and its C library are ones that torch's CUDA takes", "use a later distribution", "", 6),
 		entry("host.visible-devices", bad, "the variables that choose GPUs agree, name each once, and enough", "set both to one list", "", 10, 11),
-		entry("host.packages", open, "what is installed in the engine's Python environment is known", record, starts),
+		entry("host.packages", open, "what is installed in the engine's Python environment is known", Record, starts),
 		entry("host.torch", bad, "torch is installed, in the version that the engine is written for", reinstall, "", 1, 4),
 		entry("host.vllm", bad, "vLLM is installed, in the version that the engine is written for", reinstall, "", 4),
 		entry("host.aegaeon", bad, "the engine is installed", reinstall, starts),
@@ -54,7 +54,8 @@ func Catalog() []preflight.Entry {
 		entry("host.hook", bad, "the hook's path is absolute and leads to a library beside Foundry's extension, where graphs are used", "set AEGAEON_FOUNDRY_HOOK_PATH", "", 45),
 		entry("host.boost", bad, "the Boost libraries that Foundry needs are found, where graphs are used", "install Boost 1.83 or later", "", 46),
 		entry("host.driver-symbol", bad, "the driver's library that would be loaded defines cuFuncGetName, where graphs are used", "use a compatibility library", "", 47),
-		entry("host.npus", open, "NPUs are known", record, starts),
+		entry("host.npus", open, "NPUs are known", Record, starts),
+		entry("host.elsewhere", schemas.SeverityDeferred, "what facts do not tell of another host is checked when the experiment runs there", "", recorded),
 		entry("host.model", bad, "the folder of a model was looked at there, and holds weights", "record the facts with --machine; fetch the model", recorded, 30),
 	}
 }

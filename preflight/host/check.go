@@ -88,14 +88,14 @@ func (c *checker) pass(id, format string, args ...any) {
 	c.add(id, schemas.SeverityPass, "", format, args...)
 }
 
-// record is what to do where something is not known.
-const record = "on the host that serves: assay doctor --facts host.json; then give that file: assay preflight FILE --facts host.json"
+// Record is what to do where something is not known.
+const Record = "on the host that serves: assay doctor --facts host.json; then give that file: assay preflight FILE --facts host.json"
 
 func (c *checker) unknown(id, what, name string) {
 	if why := c.facts.Unknown[name]; why != "" {
 		what += ": " + why
 	}
-	c.add(id, schemas.SeverityUnknown, record, "%s", what)
+	c.add(id, schemas.SeverityUnknown, Record, "%s", what)
 }
 
 // maxAge is how old facts may be before they are doubted.
@@ -109,7 +109,7 @@ func (c *checker) age() {
 	case age < -time.Hour:
 		c.warn("host.recorded", "record them again; one of two clocks is wrong", "facts of %s were recorded at %s, which is to come", c.facts.Host, c.facts.RecordedAt.Format(time.RFC3339))
 	case age > maxAge:
-		c.warn("host.recorded", "record them again: "+record, "facts of %s are of %s", c.facts.Host, c.facts.RecordedAt.Format(time.DateOnly))
+		c.warn("host.recorded", "record them again: "+Record, "facts of %s are of %s", c.facts.Host, c.facts.RecordedAt.Format(time.DateOnly))
 	default:
 		c.pass("host.recorded", "facts of %s, recorded at %s", c.facts.Host, c.facts.RecordedAt.Format(time.RFC3339))
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"assay/preflight/paths"
-	"assay/preflight/ports"
 	"assay/preflight/workload"
 	"assay/schemas"
 )
@@ -29,7 +28,7 @@ func (c *collector) trials() []schemas.Trial {
 func (c *collector) path(subject, text string) {
 	for _, t := range c.trials() {
 		if p, ok := c.resolve(subject, text, t); ok && c.first(subject, c.task.Abs(p)) {
-			c.add(paths.Check(subject, c.task.Abs(p)))
+			c.at(subject, c.task.Abs(p))
 		}
 	}
 }
@@ -42,7 +41,9 @@ func (c *collector) program(subject, text, pathList string) {
 		if !ok || (strings.Contains(p, "/") && !filepath.IsAbs(p)) || !c.first(subject, p) {
 			continue
 		}
-		c.add(paths.Program(subject, p, pathList))
+		if !c.elsewhere(subject, "program "+p) {
+			c.add(paths.Program(subject, p, pathList))
+		}
 	}
 }
 
@@ -68,7 +69,7 @@ func checkServices(_ context.Context, c *collector) {
 		if port := set.Text("port"); port != "" {
 			for _, t := range c.trials() {
 				if p, ok := c.resolve(subject+": port", port, t); ok && c.first(subject+": port", p) {
-					c.add(ports.Check(subject+": port", p))
+					c.port(subject+": port", p)
 				}
 			}
 		}

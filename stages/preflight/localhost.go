@@ -22,6 +22,9 @@ var remote = []string{"srun", "salloc", "sbatch", "ssh", "mpirun", "kubectl"}
 func (c *collector) host(argv []string, env map[string]string) aegaeon.Host {
 	h := aegaeon.Host{GPUName: c.task.Facts["gpu_name"]}
 	h.GPUMemory, _ = strconv.ParseInt(c.task.Facts["gpu_memory_bytes"], 10, 64)
+	if f := c.task.Host; f != nil {
+		return recordedHost(h, f, env)
+	}
 	if slices.Contains(remote, filepath.Base(argv[0])) {
 		return h
 	}

@@ -33,7 +33,11 @@ func (c *collector) checkpoint(ctx context.Context, subject string, m schemas.Mo
 			continue
 		}
 		p = c.task.Abs(p)
-		if !c.first(subject, p) || !c.weightsAt(ctx, subject, p) {
+		if !c.first(subject, p) {
+			continue
+		}
+		if !c.weightsAt(ctx, subject, p) {
+			c.recordedPin(subject, p, m)
 			continue
 		}
 		if m.Fingerprint != "" {
@@ -45,6 +49,9 @@ func (c *collector) checkpoint(ctx context.Context, subject string, m schemas.Mo
 
 // weightsAt checks a checkpoint as a path first, and says whether there is one.
 func (c *collector) weightsAt(ctx context.Context, subject, path string) bool {
+	if c.recorded(subject, path) {
+		return false
+	}
 	f := paths.Check(subject, path)
 	c.add(f)
 	if f.Severity != schemas.SeverityPass {

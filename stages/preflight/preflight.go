@@ -13,7 +13,6 @@ import (
 	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
 	"assay/preflight/paths"
-	"assay/preflight/ports"
 	"assay/preflight/workload"
 	"assay/schemas"
 )
@@ -36,7 +35,7 @@ func Kind() pipeline.Kind {
 func run(ctx context.Context, task *pipeline.Task) error {
 	c := &collector{task: task, seen: map[string]bool{}, facts: map[string]checkpoint.Facts{}}
 	c.ownSettings()
-	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServed, checkServices, checkEngines, checkStages} {
+	for _, check := range []func(context.Context, *collector){checkParams, checkModels, checkServed, checkServices, checkHosts, checkEngines, checkStages} {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -88,7 +87,7 @@ func (c *collector) ownSettings() {
 	set := schemas.Settings(c.task.Config)
 	listed := set.Texts("paths")
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		c.add(paths.Check("path "+name, listed[name]))
+		c.at("path "+name, listed[name])
 	}
 	if w := set.Text("workload"); w != "" {
 		// The unit is the measure stage's to say: every time that fits seconds fits
@@ -96,10 +95,10 @@ func (c *collector) ownSettings() {
 		c.workload("workload", w, workload.Options{Unit: "ms"})
 	}
 	for _, p := range set.List("ports") {
-		c.add(ports.Check("port "+p, p))
+		c.port("port "+p, p)
 	}
 	if need := set.Bytes("disk"); need > 0 {
-		c.add(disk.Check("store", c.task.StoreDir, need, disk.Statfs))
+		c.add(disk.Check("store", c.task.StoreDir, need, c.free()))
 	}
 }
 
