@@ -22,7 +22,7 @@ var rows = [][]string{
 	{"internal/durable"},
 	{"internal/statcache", "internal/supervise", "internal/redact"},
 	{"internal/workload", "internal/metrics", "internal/fingerprint"},
-	{"internal/loadgen", "internal/serving", "internal/report", "internal/report/*", "internal/observe"},
+	{"internal/loadgen", "internal/serving", "internal/report", "internal/report/*", "internal/observe", "internal/foundry"},
 	{"internal/engines", "internal/engines/*"},
 	{"pipeline", "preflight", "preflight/*", "archive", "archive/*", "experiments", "experiments/*"},
 	{"stages/*"},

@@ -1,14 +1,19 @@
 package foundry
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"pgregory.net/rapid"
+
+	"assay/internal/foundry"
 )
 
 var spec = Spec{Model: "org/a", Binding: "weights", BatchSizes: []int{1, 2, 4}, SeqLenBucket: 2048, BaseAddress: 0x400000000000, RegionSizeBytes: 1 << 30, ScratchSizeBytes: 4 << 20}
@@ -94,6 +99,19 @@ func TestLoadSeesDamage(t *testing.T) {
 	}
 }
 
+// folder is an archive in memory whose catalog lists its files as they are.
+func folder(files map[string][]byte) fstest.MapFS {
+	c := foundry.Catalog{ABI: foundry.CatalogABI, Spec: spec}
+	out := fstest.MapFS{}
+	for name, b := range files {
+		sum := sha256.Sum256(b)
+		c.Files = append(c.Files, foundry.File{Path: name, Size: int64(len(b)), SHA256: hex.EncodeToString(sum[:])})
+		out[name] = &fstest.MapFile{Data: b}
+	}
+	out[foundry.CatalogFile] = &fstest.MapFile{Data: encode(c)}
+	return out
+}
+
 func TestContradictions(t *testing.T) {
 	graphFile := rankFolder + "/graph_1_FULL_t2_r2_UX_pcN"
 	edit := func(name, from, to string) func(map[string][]byte) {
@@ -110,25 +128,25 @@ func TestContradictions(t *testing.T) {
 		"no binary":             edit(graphFile+".json", "lm_head_gemm_kernel", "another_kernel"),
 		"topology key":          edit(graphFile+".json", `"topology_key":"`, `"topology_key":"0`),
 		"wrong magic":           edit(graphFile+".cugraph", "CUGRAPH", "NOGRAPH"),
-		"is not its first":      edit(rankFolder+"/"+manifestFile, `"template":"graph_0`, `"template":"graph_1`),
-		"in two groups":         edit(rankFolder+"/"+manifestFile, "graph_1_FULL_t2_r2", "graph_0_FULL_t1_r1"),
-		"beyond the region":     edit(rankFolder+"/"+offsetFile, `:`, `:999`),
-		"hash mismatch":         func(f map[string][]byte) { f[rankFolder+"/"+imagesFile][0]++ },
-		"not listed":            func(f map[string][]byte) { delete(f, rankFolder+"/"+entriesFile) },
-		"nodes as JSON": func(f map[string][]byte) {
+		"is not its first":      edit(rankFolder+"/"+foundry.ManifestFile, `"template":"graph_0`, `"template":"graph_1`),
+		"in two groups":         edit(rankFolder+"/"+foundry.ManifestFile, "graph_1_FULL_t2_r2", "graph_0_FULL_t1_r1"),
+		"beyond the region":     edit(rankFolder+"/"+foundry.OffsetFile, `:`, `:999`),
+		"hash mismatch":         func(f map[string][]byte) { f[rankFolder+"/"+foundry.ImagesFile][0]++ },
+		"it is missing":         func(f map[string][]byte) { delete(f, rankFolder+"/"+foundry.EntriesFile) },
+		"nodes: 3 here, 4": func(f map[string][]byte) {
 			b := f[graphFile+".cugraph"]
 			binary.LittleEndian.PutUint32(b[16:], 3)
-			entry := b[headerBytes+secNodes*entryBytes:]
-			binary.LittleEndian.PutUint64(entry[16:], 3*nodeBytes)
+			entry := b[foundry.HeaderBytes+foundry.SecNodes*foundry.EntryBytes:]
+			binary.LittleEndian.PutUint64(entry[16:], 3*foundry.NodeBytes)
 		},
 	} {
 		files := contents(spec)
 		change(files)
-		if err := checkRank(files, spec); err == nil || !strings.Contains(err.Error(), want) {
+		if err := check(folder(files), spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	if err := checkRank(contents(spec), spec); err != nil {
+	if err := check(folder(contents(spec)), spec); err != nil {
 		t.Error(err)
 	}
 }
@@ -140,30 +158,15 @@ func TestAnyArchive(t *testing.T) {
 		s.BatchSizes = rapid.SliceOfNDistinct(rapid.IntRange(1, 200), 1, 8, rapid.ID[int]).Draw(rt, "sizes")
 		slices.Sort(s.BatchSizes)
 		s.Binding = rapid.String().Draw(rt, "binding")
-		if err := checkRank(contents(s), s); err != nil {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if _, err := Save(dir, s); err != nil {
+			rt.Fatal(err)
+		}
+		if _, err := Load(dir, s); err != nil {
 			rt.Error(err)
-		}
-	})
-}
-
-func FuzzCheckGraph(f *testing.F) {
-	f.Add(packGraph(graphOf(spec, 7, "key", 2, allocation)))
-	f.Add([]byte(magic))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, err := checkGraph(b); err == nil && n*nodeBytes > len(b) {
-			t.Errorf("%d nodes in %d bytes", n, len(b))
-		}
-	})
-}
-
-func FuzzCheckBinaries(f *testing.F) {
-	list := []deviceBinary{{hash: 5, name: "x", funcs: []string{"a", "b"}, image: []byte("image")}}
-	f.Add(packImages(list), packEntries(list))
-	f.Add([]byte("\x05\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"), []byte("0000000000000005\na,binary_flags=0\n0\n---\n"))
-	f.Fuzz(func(t *testing.T, images, entries []byte) {
-		got, err := checkBinaries(images, entries)
-		if err == nil && len(got)*16 > len(images) {
-			t.Errorf("%d binaries in %d bytes", len(got), len(images))
 		}
 	})
 }

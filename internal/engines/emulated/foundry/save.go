@@ -8,52 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"assay/internal/durable"
+	"assay/internal/foundry"
 )
 
-// The files of a rank, and of a model's folder.
-const (
-	manifestFile = "graph_manifest.json"
-	imagesFile   = "fatbin_image_packed.img"
-	entriesFile  = "fatbin_entrypoint_packed.txt"
-	offsetFile   = "final_alloc_offset.json"
-	stateFile    = "warmup_state.json"
-	catalogFile  = "catalog.json"
-	rankFolder   = "rank_0"
-)
-
-// catalogABI is the version of a catalog.
-const catalogABI = 1
+const rankFolder = "rank_0"
 
 // Spec is what an archive must have been saved with for it to be loaded.
-type Spec struct {
-	Model string `json:"model"`
-	// Binding says which weights the graphs are bound to.
-	Binding          string `json:"binding"`
-	BatchSizes       []int  `json:"batch_sizes"` // sorted
-	SeqLenBucket     int    `json:"seq_len_bucket"`
-	BaseAddress      uint64 `json:"base_address"`
-	RegionSizeBytes  uint64 `json:"region_size_bytes"`
-	ScratchSizeBytes uint64 `json:"scratch_size_bytes"`
-}
-
-type catalog struct {
-	ABI int `json:"abi"`
-	Spec
-	Files []file `json:"files"` // sorted by path
-}
-
-type file struct {
-	Path   string `json:"path"`
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
-}
+type Spec = foundry.Spec
 
 type graph struct {
 	TopologyKey  string       `json:"topology_key"`
@@ -113,13 +79,7 @@ type tensor struct {
 }
 
 type manifest struct {
-	Groups []group `json:"topology_groups"`
-}
-
-type group struct {
-	TopologyKey string   `json:"topology_key"`
-	Template    string   `json:"template"`
-	Members     []string `json:"members"`
+	Groups []foundry.Group `json:"topology_groups"`
 }
 
 // encode encodes values of this package's own, which cannot fail.
@@ -132,13 +92,7 @@ func encode(v any) []byte {
 }
 
 // Folder is that of a model's archive below dir.
-func Folder(dir, model string) string {
-	name := url.PathEscape(model)
-	if strings.Trim(name, ".") == "" { // no folder's own name
-		name = strings.ReplaceAll(name, ".", "%2E")
-	}
-	return filepath.Join(dir, name)
-}
+func Folder(dir, model string) string { return filepath.Join(dir, foundry.Folder(model)) }
 
 // kernels of a decode step.
 var kernels = []string{"embed_tokens_kernel", "paged_attention_decode_kernel", "mlp_gate_up_kernel", "lm_head_gemm_kernel"}
@@ -169,21 +123,21 @@ func Save(dir string, s Spec) (int, error) {
 	if err := durable.MkdirAll(filepath.Join(root, rankFolder)); err != nil {
 		return 0, fmt.Errorf("save archive: %w", err)
 	}
-	c := catalog{ABI: catalogABI, Spec: s}
+	c := foundry.Catalog{ABI: foundry.CatalogABI, Spec: s}
 	for name, content := range contents(s) {
 		if err := durable.WriteFile(filepath.Join(root, filepath.FromSlash(name)), content, 0o644); err != nil {
 			return 0, fmt.Errorf("save archive: %w", err)
 		}
 		sum := sha256.Sum256(content)
-		c.Files = append(c.Files, file{Path: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])})
+		c.Files = append(c.Files, foundry.File{Path: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])})
 	}
-	slices.SortFunc(c.Files, func(a, b file) int {
+	slices.SortFunc(c.Files, func(a, b foundry.File) int {
 		if a.Path < b.Path {
 			return -1
 		}
 		return 1
 	})
-	if err := durable.WriteFile(filepath.Join(root, catalogFile), append(encode(c), '\n'), 0o644); err != nil {
+	if err := durable.WriteFile(filepath.Join(root, foundry.CatalogFile), append(encode(c), '\n'), 0o644); err != nil {
 		return 0, fmt.Errorf("save archive: %w", err)
 	}
 	return len(s.BatchSizes), nil
@@ -193,11 +147,11 @@ func Save(dir string, s Spec) (int, error) {
 func contents(s Spec) map[string][]byte {
 	bin := deviceBinary{hash: hash64("binary", s.Binding), name: "decode.cubin", funcs: kernels, image: []byte("emulated device binary of " + s.Binding + "\n")}
 	out := map[string][]byte{
-		rankFolder + "/" + imagesFile:  packImages([]deviceBinary{bin}),
-		rankFolder + "/" + entriesFile: packEntries([]deviceBinary{bin}),
+		rankFolder + "/" + foundry.ImagesFile:  packImages([]deviceBinary{bin}),
+		rankFolder + "/" + foundry.EntriesFile: packEntries([]deviceBinary{bin}),
 	}
 	key := fmt.Sprintf("%016x", hash64("topology", s.Binding))
-	g := group{TopologyKey: key}
+	g := foundry.Group{TopologyKey: key}
 	offset := uint64(allocation)
 	for i, batch := range s.BatchSizes {
 		name := fmt.Sprintf("graph_%d_FULL_t%d_r%d_UX_pcN", i, batch, batch)
@@ -211,9 +165,9 @@ func contents(s Spec) map[string][]byte {
 		g.Members = append(g.Members, name+".json")
 	}
 	g.Template = g.Members[0]
-	out[rankFolder+"/"+manifestFile] = append(encode(manifest{Groups: []group{g}}), '\n')
-	out[rankFolder+"/"+offsetFile] = append(encode(map[string]uint64{"final_alloc_offset": offset}), '\n')
-	out[stateFile] = append(encode(map[string]any{
+	out[rankFolder+"/"+foundry.ManifestFile] = append(encode(manifest{Groups: []foundry.Group{g}}), '\n')
+	out[rankFolder+"/"+foundry.OffsetFile] = append(encode(map[string]uint64{"final_alloc_offset": offset}), '\n')
+	out[foundry.StateFile] = append(encode(map[string]any{
 		"vllm_version": "emulated", "timestamp": 0, "cuda_version": "emulated", "gpu_name": "emulated", "gpu_total_memory": 0, "available_gpu_memory": []int{0},
 		"num_gpu_blocks": 0, "num_cpu_blocks": 0, "gpu_memory_utilization": 0, "final_alloc_offset": offset,
 	}), '\n')
