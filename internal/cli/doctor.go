@@ -26,8 +26,9 @@ const (
 func doctorCommand() *command {
 	return &command{
 		name: "doctor", summary: "look at this machine and the store, and say what is wrong",
-		details: "Looks at the host, the store, interrupted runs, limits, accelerator tools, and\nwhether locks and renames work where the store lies. Exit code 7 on an error.",
-		example: "assay doctor",
+		details: "Looks at the host, the store, interrupted runs, limits, accelerator tools, and\nwhether locks and renames work where the store lies. Exit code 7 on an error.\nWith --facts it checks nothing and records what `assay preflight --facts` judges\nanywhere else: devices, packages, limits; no secret, and no weights.",
+		example: "assay doctor --facts host.json",
+		flags:   recordFlags(),
 		run:     runDoctor,
 	}
 }
@@ -43,6 +44,12 @@ func (d *diagnosis) add(id string, s schemas.Severity, subject, remedy, format s
 }
 
 func runDoctor(c *call) error {
+	switch {
+	case c.IsSet("facts"):
+		return recordFacts(c)
+	case c.IsSet("machine"), c.IsSet("force"):
+		return usagef("--machine and --force go with --facts")
+	}
 	d := &diagnosis{c: c}
 	dir, err := filepath.Abs(c.storeDir())
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 func preflightCommand() *command {
 	return &command{
 		name: "preflight", args: "FILE | --list [SUBJECT|ID...]", summary: "check that everything an experiment needs is in place", maxArgs: -1,
-		details: "Runs the checks of the experiment and nothing else, as `assay run FILE\n--preflight-only` does. An experiment without a preflight stage gets the default\nchecks. Exit code 3 on an error, or on something that could not be learnt.\n--list prints every check there is, or those of a subject, an ID or the beginning of one.",
+		details: "Runs the checks of the experiment and nothing else, as `assay run FILE\n--preflight-only` does. An experiment without a preflight stage gets the default\nchecks. Exit code 3 on an error, or on something that could not be learnt.\nOn a machine without the devices, --facts judges\na recorded host: `assay doctor --facts host.json` records it there.\n--list prints every check there is, or those of a subject, an ID or the beginning of one.",
 		example: "assay preflight aegaeon/replay --set workload=trace.csv",
-		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(),
+		flags: append(experimentFlags(), sourceFlag(), plainHTTPFlag(), factsFlag(), reportFlag(),
 			&cli.BoolFlag{Name: "list", Usage: "print the checks there are, and check nothing"},
 			&cli.StringSliceFlag{Name: "allow-unknown", Usage: "let the check `ID` be unknown; again for another"}),
 		run: func(c *call) error {
@@ -26,6 +26,9 @@ func preflightCommand() *command {
 			}
 			if n := c.Args().Len(); n != 1 {
 				return usagef("%d argument(s) given: want `assay preflight FILE`", n)
+			}
+			if err := checkReports(c); err != nil {
+				return err
 			}
 			l, err := c.load()
 			if err != nil {
@@ -41,10 +44,14 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	if l, err = l.withChecks(); err != nil {
 		return err
 	}
+	facts, err := readFacts(c)
+	if err != nil {
+		return err
+	}
 	source, err := c.openSource(l, false)
 	var refused *pipeline.RefusedError
 	if errors.As(err, &refused) {
-		return printFindings(c, refused.Findings, allowUnknown)
+		return printFindings(c, l, refused.Findings, allowUnknown)
 	}
 	if err != nil {
 		return err
@@ -56,7 +63,7 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	}
 	opts := l.options(noStore{}, nearestFolder(dir), source)
 	opts.Supervise, opts.StartService, opts.Sweep, opts.PreflightOnly = supervisor{}, startService, sweep, true
-	opts.RunID = "preflight"
+	opts.RunID, opts.Machine.Host = "preflight", facts
 	shown := c.progress()
 	opts.Events = shown.event
 	out, err := pipeline.Run(c.ctx, opts)
@@ -71,13 +78,16 @@ func checkOnly(c *call, l *loaded, allowUnknown []string) (err error) {
 	if out.Refused != nil {
 		findings = union(findings, out.Refused.Findings)
 	}
-	return printFindings(c, union(union(findings, source.found()), l.keyFindings()), allowUnknown)
+	return printFindings(c, l, union(union(findings, source.found()), l.keyFindings()), allowUnknown)
 }
 
-func printFindings(c *call, findings []schemas.Finding, allowUnknown []string) error {
+func printFindings(c *call, l *loaded, findings []schemas.Finding, allowUnknown []string) error {
 	code := ExitOK
 	if blocking(findings, allowUnknown) {
 		code = ExitRefused
+	}
+	if err := writeReports(c, findings, allowUnknown); err != nil {
+		return err
 	}
 	if c.asJSON {
 		ordered := slices.Concat(bySubject(findings)...)
@@ -91,6 +101,7 @@ func printFindings(c *call, findings []schemas.Finding, allowUnknown []string) e
 		verdict = "refused"
 	}
 	c.printf("%s: %s\n%s", verdict, countSeverities(findings), findingsText(findings))
+	c.printf("%s\n", costLine(l.plan, findings))
 	return exitWith(code)
 }
 

@@ -62,6 +62,7 @@ func own() []preflight.Entry {
 	return []preflight.Entry{
 		{ID: "reference.unresolved", Subject: "experiment", Severity: schemas.SeverityError, Checks: "what the experiment refers to is defined", Remedy: "define what it refers to", When: preflight.Before, Rule: named},
 		{ID: "reference.deferred", Subject: "experiment", Severity: schemas.SeverityDeferred, Checks: "what an earlier stage makes is checked by the stage that uses it", When: preflight.Before, Rule: named},
+		{ID: "plan.cost", Subject: "experiment", Severity: schemas.SeverityInfo, Checks: "says what the run will send and take, as far as keys and files tell", When: preflight.Before, Rule: "what an hour is spent on is known before"},
 		{ID: "preflight.stage", Subject: "experiment", Severity: schemas.SeverityError, Checks: "a stage that runs before everything ends properly", Remedy: "look at its message", When: preflight.Before,
 			Rule: "nothing is measured after a check that did not end"},
 		{ID: "source.missing", Subject: "source", Severity: schemas.SeverityError, Checks: "a source run is named where the experiment reads one, and can be found", Remedy: "name the run with --source-run REF", When: preflight.Before, Rule: earlier},

@@ -41,6 +41,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 		}
 		check(ctx, c)
 	}
+	c.costs()
 	if err := write(task, c.findings); err != nil {
 		return err
 	}
