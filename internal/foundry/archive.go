@@ -64,28 +64,29 @@ type GraphFiles struct {
 
 // The kinds of problems.
 const (
-	Unreadable  = "unreadable"    // could not be read for other reasons than its content
-	Limit       = "limit"         // larger or more than anything real
-	Link        = "link"          // a symbolic link that leaves the folder, or leads to no file
-	Special     = "special-file"  // neither file nor folder
-	Empty       = "empty-file"    // of no bytes
-	Pair        = "pair"          // .json without .cugraph or the other way round
-	BadJSON     = "json"          // a .json that is none
-	BadGraph    = "graph"         // a graph whose JSON form is wrong
-	BadPacked   = "cugraph"       // a .cugraph whose header, sections or counts are wrong
-	Differs     = "graph-differs" // the two forms of a graph contradict each other
-	BadManifest = "manifest"      // missing or unreadable
-	BadGroup    = "manifest-group"
-	BadImages   = "images"  // missing or unreadable packed images
-	BadEntries  = "entries" // missing or unreadable entry points
-	BadBinaries = "binaries"
-	NoKernel    = "kernel" // a kernel that is in no binary
-	BadOffset   = "offset"
-	BadState    = "warmup-state"
-	BadCatalog  = "catalog"
-	Missing     = "inventory-missing"
-	Changed     = "inventory-changed"
-	Extra       = "inventory-extra"
+	Unreadable   = "unreadable"    // could not be read for other reasons than its content
+	Limit        = "limit"         // larger or more than anything real
+	Link         = "link"          // a symbolic link that leaves the folder, or leads to no file
+	Special      = "special-file"  // neither file nor folder
+	Empty        = "empty-file"    // of no bytes
+	Pair         = "pair"          // .json without .cugraph or the other way round
+	BadJSON      = "json"          // a .json that is none
+	BadGraph     = "graph"         // a graph whose JSON form is wrong
+	BadPacked    = "cugraph"       // a .cugraph whose header, sections or counts are wrong
+	Differs      = "graph-differs" // the two forms of a graph contradict each other
+	BadManifest  = "manifest"      // missing or unreadable
+	BadGroup     = "manifest-group"
+	BadImages    = "images"  // missing or unreadable packed images
+	BadEntries   = "entries" // missing or unreadable entry points
+	BadBinaries  = "binaries"
+	NoKernel     = "kernel" // a kernel that is in no binary
+	BadOffset    = "offset"
+	BadState     = "warmup-state"
+	StateDiffers = "warmup-offset" // of no rank
+	BadCatalog   = "catalog"
+	Missing      = "inventory-missing"
+	Changed      = "inventory-changed"
+	Extra        = "inventory-extra"
 )
 
 // Problem is one thing that is wrong with an archive.

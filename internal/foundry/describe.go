@@ -304,5 +304,5 @@ func (m Model) offsets() []Problem {
 	if told == 0 {
 		return nil
 	}
-	return []Problem{problem(BadState, path.Join(m.Dir, StateFile), "final_alloc_offset is %d, which is that of no rank", *m.State.FinalAllocOffset)}
+	return []Problem{problem(StateDiffers, path.Join(m.Dir, StateFile), "final_alloc_offset is %d, which is that of no rank", *m.State.FinalAllocOffset)}
 }

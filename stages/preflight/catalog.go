@@ -8,6 +8,7 @@ import (
 	"assay/preflight/aegaeon"
 	"assay/preflight/checkpoint"
 	"assay/preflight/disk"
+	"assay/preflight/foundry"
 	"assay/preflight/gguf"
 	"assay/preflight/host"
 	"assay/preflight/paths"
@@ -30,6 +31,7 @@ func catalogs() []func() []preflight.Entry {
 		disk.Catalog,
 		checkpoint.Catalog,
 		gguf.Catalog,
+		foundry.Catalog,
 		secrets.Catalog,
 		source.Catalog,
 		workload.Catalog,
