@@ -60,7 +60,7 @@ func recordFacts(c *call) error {
 	if err != nil {
 		return err
 	}
-	facts := host.Collect(c.ctx, host.Sources{Now: time.Now(), DiskDir: nearestFolder(dir), Run: probe,
+	facts := host.Collect(c.ctx, host.Sources{Now: time.Now(), DiskDir: nearestFolder(dir), Run: probe, Programs: slices.Sorted(maps.Values(m.Values)),
 		Env: func(name string) string { return cmp.Or(env[name], os.Getenv(name)) }})
 	for _, model := range slices.Sorted(maps.Keys(m.Checkpoints)) {
 		facts.Folders = append(facts.Folders, host.RecordFolder(c.ctx, model, m.Checkpoints[model]))

@@ -23,6 +23,9 @@ type Need struct {
 	GPUs, Connections int
 	// Port is the one that it listens on, 0 where that is not known.
 	Port int
+	// Ray is the address that the command gives, "local" where the engine starts Ray
+	// itself; empty for that of the environment.
+	Ray string
 	// Recorded says that the facts were recorded before, perhaps on another host.
 	Recorded bool
 	Now      time.Time
@@ -190,6 +193,10 @@ func (c *checker) shm() {
 
 func (c *checker) ray() {
 	switch answers := c.facts.RayAnswers; {
+	case c.need.Ray == "local":
+		c.pass("host.ray", "the engine starts Ray itself")
+	case c.need.Ray != "" && c.need.Ray != "auto" && c.need.Ray != c.facts.RayAddress:
+		c.unknown("host.ray", "whether a Ray cluster answers at "+c.need.Ray+" was not recorded", "ray_address")
 	case answers == nil:
 		c.unknown("host.ray", "whether a Ray cluster answers is not known", "ray_address")
 	case c.facts.RayAddress == "":

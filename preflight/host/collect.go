@@ -28,6 +28,9 @@ type Sources struct {
 	Env func(name string) string
 	// Run gives what a tool prints.
 	Run func(ctx context.Context, argv []string) ([]byte, error)
+	// Programs are absolute paths of entry points: the Python environment of the first
+	// that lies in one comes before the one that a variable names.
+	Programs []string
 	// DiskDir is the folder whose room is asked for.
 	DiskDir string
 	Now     time.Time

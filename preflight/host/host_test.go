@@ -185,6 +185,19 @@ func TestServiceEnvironmentWins(t *testing.T) {
 	}
 }
 
+func TestRayAddressOfTheCommand(t *testing.T) {
+	for ray, want := range map[string]schemas.Severity{"local": "pass", "auto": "error", "": "error", "10.0.0.1:6379": "unknown"} {
+		f, n := facts(t, "good-a100"), need()
+		none := false
+		f.RayAddress, f.RayAnswers, n.Ray = "", &none, ray
+		for _, got := range Check("host", f, n) {
+			if got.ID == "host.ray" && got.Severity != want {
+				t.Errorf("%q: %+v, want %s", ray, got, want)
+			}
+		}
+	}
+}
+
 func TestFindingsStandInTheCatalog(t *testing.T) {
 	known := map[string]bool{}
 	for _, e := range Catalog() {
@@ -223,9 +236,9 @@ func TestCollect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := map[string]string{"CONDA_PREFIX": filepath.Join(root, "env"), "RAY_ADDRESS": "ray://user:pass@host:1", "OPENAI_API_KEY": "sk-verysecretindeed", "PYPTO_CACHE_DIR": "https://me:pw@host/x", "CUDA_VISIBLE_DEVICES": "0",
+	env := map[string]string{"RAY_ADDRESS": "ray://user:pass@host:1", "OPENAI_API_KEY": "sk-verysecretindeed", "PYPTO_CACHE_DIR": "https://me:pw@host/x", "CUDA_VISIBLE_DEVICES": "0",
 		"AEGAEON_FOUNDRY_HOOK_PATH": "relative.so"}
-	f := Collect(context.Background(), Sources{Root: root, Env: func(n string) string { return env[n] }, Now: now, DiskDir: root, Run: func(_ context.Context, argv []string) ([]byte, error) {
+	f := Collect(context.Background(), Sources{Root: root, Env: func(n string) string { return env[n] }, Now: now, DiskDir: root, Programs: []string{"relative/bin/x", "/nowhere/bin/x", filepath.Join(root, "env/bin/aegaeon")}, Run: func(_ context.Context, argv []string) ([]byte, error) {
 		if argv[0] == "nvidia-smi" {
 			return []byte("0, NVIDIA A100-PCIE-40GB, 40960, 12, 535.247.01, 8.0, 210, 1410\n"), nil
 		}

@@ -18,23 +18,29 @@ var modules = map[string]string{"aegaeon.ops": "aegaeon/ops*.so", "quick_model_l
 // packages are those whose versions are recorded.
 var packages = []string{"torch", "vllm", "ray", "aegaeon", "foundry", "transformers", "triton", "numpy", "quick-model-loader", "flashinfer-python", "pypto", "pypto-serving", "torch-npu"}
 
-// python reads the metadata of the environment that CONDA_PREFIX or VIRTUAL_ENV names,
-// without running anything of it.
+// python reads the metadata of the environment that the service's program lies in, or
+// that VIRTUAL_ENV or CONDA_PREFIX names, without running anything of it.
 func (c *collector) python() {
 	f := &c.facts
-	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		sites, _ := filepath.Glob(filepath.Join(c.Env(name), "lib", "python3*", "site-packages"))
-		if c.Env(name) == "" || len(sites) == 0 {
+	prefixes := []string{}
+	for _, program := range c.Programs { // of the service itself, whatever shell this is
+		if filepath.IsAbs(program) && filepath.Base(filepath.Dir(program)) == "bin" {
+			prefixes = append(prefixes, filepath.Dir(filepath.Dir(program)))
+		}
+	}
+	for _, prefix := range append(prefixes, c.Env("VIRTUAL_ENV"), c.Env("CONDA_PREFIX")) {
+		sites, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", "site-packages"))
+		if prefix == "" || len(sites) == 0 {
 			continue
 		}
-		f.Prefix, f.Packages, f.Extensions = c.Env(name), map[string]string{}, map[string]schemas.HostLibrary{}
+		f.Prefix, f.Packages, f.Extensions = prefix, map[string]string{}, map[string]schemas.HostLibrary{}
 		f.Python = strings.TrimPrefix(filepath.Base(filepath.Dir(sites[0])), "python")
 		torch := c.installed(sites[0])
 		c.modules(sites[0], torch)
 		break
 	}
 	if f.Prefix == "" {
-		c.unknown("packages", "neither VIRTUAL_ENV nor CONDA_PREFIX names a Python environment")
+		c.unknown("packages", "the service's program lies in no Python environment, and neither VIRTUAL_ENV nor CONDA_PREFIX names one")
 	}
 	for _, path := range []string{c.Root + "/usr/local/cuda/version.json", filepath.Join(f.Prefix, "version.json")} {
 		if b, err := readFile(path); err == nil {

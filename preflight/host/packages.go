@@ -84,13 +84,15 @@ func isCompat(dir string) bool { return filepath.Base(dir) == "compat" }
 
 // order checks that the environment's C++ library is found before the system's.
 func (c *checker) order() {
-	conda := c.env["CONDA_PREFIX"]
-	if conda == "" {
-		return
-	}
-	path := strings.Split(c.env["LD_LIBRARY_PATH"], ":")
+	conda, path := c.env["CONDA_PREFIX"], strings.Split(c.env["LD_LIBRARY_PATH"], ":")
 	for i := range path {
 		path[i] = filepath.Clean(path[i])
+	}
+	if own := filepath.Join(c.facts.Prefix, "lib"); c.facts.Prefix != "" && slices.Contains(path, own) {
+		conda = c.facts.Prefix // the service's, whatever shell this is
+	}
+	if conda == "" {
+		return
 	}
 	own := slices.Index(path, filepath.Join(conda, "lib"))
 	system := slices.IndexFunc(path, func(d string) bool { return strings.HasPrefix(d, "/usr/lib") || strings.HasPrefix(d, "/lib") })

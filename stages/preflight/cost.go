@@ -44,7 +44,12 @@ func (c *collector) costs() {
 	if sum.span > 0 {
 		text += " over " + schemas.Decimal(math.Round(sum.span.Minutes()*10)/10) + " min of arrivals"
 	}
-	if sum.unknown > 0 {
+	switch {
+	case sum.known == 0 && sum.unknown == 0:
+		text = "no requests that are measured"
+	case sum.known == 0:
+		text = fmt.Sprintf("requests of %d measurements whose number is not known before the run", sum.unknown)
+	case sum.unknown > 0:
 		text += fmt.Sprintf(", and those of %d measurements whose number is not known before the run", sum.unknown)
 	}
 	if room := schemas.Settings(c.task.Config).Bytes("disk"); room > 0 {

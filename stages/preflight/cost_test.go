@@ -19,7 +19,7 @@ func TestCost(t *testing.T) {
 		"rate and number":  {map[string]any{"arrival": map[string]any{"rate": 2.0}, "requests": 600.0}, "about 600 requests over 5 min of arrivals"},
 		"stage's workload": {map[string]any{"workload": "${stage.made.workload}", "speed": 2.0}, "about 360 requests over 1 min of arrivals"},
 		"file":             {map[string]any{"workload": "w.csv"}, "about 2 requests"},
-		"not known":        {map[string]any{"mode": "closed", "duration": "1m"}, "and those of 1 measurements"},
+		"not known":        {map[string]any{"mode": "closed", "duration": "1m"}, "requests of 1 measurements whose number is not known"},
 	} {
 		exp := experiment()
 		clear(exp.Stage)

@@ -164,6 +164,11 @@ func (c *collector) pypto(ctx context.Context, name string, argv []string, t sch
 		return
 	}
 	facts := pypto.Facts{Env: c.environment(name, t), Load: pypto.Load{Concurrency: load.Concurrency, Sequence: load.Sequence}}
+	if f := c.task.Host; f != nil {
+		for _, npu := range f.NPUs {
+			facts.Devices = append(facts.Devices, npu.Index)
+		}
+	}
 	if i := slices.Index(argv, "--model"); i >= 0 && i+1 < len(argv) {
 		dir := argv[i+1]
 		if at := "service " + name + ": model"; filepath.IsAbs(dir) && c.first(at, dir) {

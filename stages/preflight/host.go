@@ -40,6 +40,7 @@ func checkHosts(ctx context.Context, c *collector) {
 		for _, t := range c.trials() {
 			argv := c.resolveAll(set.List("command"), t)
 			need := c.need(name, svc, t)
+			need.Ray = option(argv, "--ray-address")
 			subject := "service " + name + ": host"
 			if !c.first(subject, fmt.Sprint(argv[0], need)) {
 				continue
@@ -61,8 +62,31 @@ func (c *collector) hostOf(ctx context.Context, subject string, argv []string, n
 			Message: argv[0] + " starts the service on another host, of which nothing is known"})
 		return
 	}
-	facts := host.Collect(ctx, host.Sources{Now: need.Now, DiskDir: c.task.StoreDir, Run: c.tool, Env: func(name string) string { return cmp.Or(need.Env[name], os.Getenv(name)) }})
+	facts := host.Collect(ctx, host.Sources{Now: need.Now, Programs: argv[:1], DiskDir: c.task.StoreDir, Run: c.tool, Env: variable(need)})
 	c.add(host.Check(subject, facts, need)...)
+}
+
+// variable is one as the service will see it.
+func variable(need host.Need) func(name string) string {
+	return func(name string) string {
+		if name == "RAY_ADDRESS" && need.Ray != "" && need.Ray != "local" {
+			return need.Ray
+		}
+		return cmp.Or(need.Env[name], os.Getenv(name))
+	}
+}
+
+// option is the value of an option of a command, "" without it.
+func option(argv []string, name string) string {
+	for i, arg := range argv {
+		if v, ok := strings.CutPrefix(arg, name+"="); ok {
+			return v
+		}
+		if arg == name && i+1 < len(argv) {
+			return argv[i+1]
+		}
+	}
+	return ""
 }
 
 // need is what a service asks of its host.
