@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/rand"
 	"encoding/xml"
 	"fmt"
 	"os"
@@ -112,6 +113,16 @@ func junit(findings []schemas.Finding, allowUnknown []string) ([]byte, error) {
 		return nil, fmt.Errorf("junit: %w", err)
 	}
 	return append([]byte(xml.Header), append(b, '\n')...), nil
+}
+
+// quiet returns lines between which GitHub obeys nothing that is printed: a message may
+// quote a file, and that file hold a command. Both are empty without annotations.
+func quiet(c *call) (begin, end string) {
+	if !slices.Contains(c.StringSlice("report"), "github") {
+		return "", ""
+	}
+	token := rand.Text()
+	return "::stop-commands::" + token + "\n", "::" + token + "::\n"
 }
 
 // What GitHub takes for the end of a command, of a property or of a line.

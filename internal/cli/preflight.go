@@ -100,8 +100,9 @@ func printFindings(c *call, l *loaded, findings []schemas.Finding, allowUnknown 
 	if code != ExitOK {
 		verdict = "refused"
 	}
-	c.printf("%s: %s\n%s", verdict, countSeverities(findings), findingsText(findings))
-	c.printf("%s\n", costLine(l.plan, findings))
+	begin, end := quiet(c)
+	c.printf("%s%s: %s\n%s", begin, verdict, countSeverities(findings), findingsText(findings))
+	c.printf("%s\n%s", costLine(l.plan, findings), end)
 	return exitWith(code)
 }
 
