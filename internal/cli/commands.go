@@ -8,7 +8,7 @@ func allCommands() []*command {
 		lsCommand(), showCommand(), catCommand(), extractCommand(), exportCommand(), verifyCommand(), compareCommand(),
 		pushCommand(), pullCommand(),
 		tagCommand(), rmCommand(), duCommand(), gcCommand(), fsckCommand(),
-		replayCommand(), probeCommand(), simulateCommand(), emulateCommand(),
+		replayCommand(), probeCommand(), simulateCommand(), emulateCommand(), foundryCommand(),
 		schemaCommand(), initCommand(), doctorCommand(), versionCommand(), completionCommand(), workerCommand(),
 	}
 }

@@ -64,7 +64,7 @@ func wantedEntries() []preflight.Entry {
 	return []preflight.Entry{
 		entry("save-folder", bad, "the folder is new or empty where graphs are saved", "name a new folder as archive_dir", 53),
 		entry("load-folder", bad, "the folder is there and not empty where graphs are loaded", "save graphs first, or name the folder that they were saved to", 53),
-		entry("layout", unknown, "the folder is of a form that is known", "nothing can be done from here: --allow-unknown foundry.layout runs without", 50),
+		entry("layout", unknown, "the folder is of a form that is known", "name the folder that holds the archives of models; --allow-unknown foundry.layout goes on without", 50),
 		entry("inventory", unknown, "the files that were saved are recorded", "load from a validated run, whose report lists them", 51, 55),
 		entry("model-missing", bad, "every model that is registered has an archive; unknown where folders do not tell models", remedySave+"; or leave the model out", 50),
 		entry("rank-missing", bad, "every decode rank has its folder; unknown where folders do not tell ranks", remedySave, 50),
