@@ -7,12 +7,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"assay/archive"
 	"assay/archive/remote"
 	"assay/pipeline"
 	"assay/preflight"
+	"assay/preflight/foundry"
 	"assay/preflight/source"
 	"assay/schemas"
 )
@@ -356,6 +358,13 @@ func (c *call) checkValidated(l *loaded, s *sourceRun, dir, name string) error {
 		return err
 	}
 	s.findings = append(s.findings, result.Findings...)
+	if result.OK() {
+		found, err := c.checkArchives(l, filepath.Join(dir, filepath.FromSlash(result.Report.ArchiveRoot)), name, result.Report)
+		if err != nil {
+			return err
+		}
+		s.findings = append(s.findings, found...)
+	}
 	if result.OK() && l.servesSource() {
 		s.findings = append(s.findings, l.configFindings(dir, name, result)...)
 		s.findings = append(s.findings, source.Compare(result.Report, name, l.target(c.ctx))...)
@@ -365,6 +374,18 @@ func (c *call) checkValidated(l *loaded, s *sourceRun, dir, name string) error {
 	}
 	s.archives = filepath.Join(dir, filepath.FromSlash(result.Report.ArchiveRoot))
 	return nil
+}
+
+// checkArchives looks into the archives of a validated run that is otherwise in order.
+func (c *call) checkArchives(l *loaded, dir, name string, report schemas.Validated) ([]schemas.Finding, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("source run %s: %w", name, err)
+	}
+	defer root.Close()
+	gpu, _ := strconv.ParseUint(l.Machine.Facts["gpu_memory_bytes"], 10, 64)
+	found := foundry.Check(c.ctx, "source run "+name+": archives", root.FS(), foundry.OfReport(report, gpu))
+	return found, c.ctx.Err()
 }
 
 func refusal(id, subject, message, remedy string) error {

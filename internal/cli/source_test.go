@@ -49,3 +49,30 @@ func TestSpoiltSourceRuns(t *testing.T) {
 		t.Error("preflight left a store behind")
 	}
 }
+
+// TestSpoiltArchives spoils archives and makes report and inventory say so: what the
+// files of an archive say of each other refuses the run still.
+func TestSpoiltArchives(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := sourcetest.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	const file = "graph_1_FULL_t2_r2_UX_pcN.cugraph"
+	path := filepath.Join(dir, "archive", "Qwen%2FQwen3-4B", "rank_0", file)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b[:len(b)-20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := sourcetest.Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	code, said := runAssay(t, "run", "aegaeon/three-model-foundry", "--preflight-only", "--source-run", dir)
+	if code != ExitRefused || !strings.Contains(said, "[foundry.cugraph]") || !strings.Contains(said, file) {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}

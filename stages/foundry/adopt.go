@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 
 	"assay/pipeline"
 	"assay/preflight"
+	"assay/preflight/foundry"
 	"assay/preflight/source"
 	"assay/schemas"
 )
@@ -39,11 +41,28 @@ func runAdopt(ctx context.Context, task *pipeline.Task) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range result.Findings {
+	findings := result.Findings
+	if result.OK() {
+		found, err := checkArchives(ctx, filepath.Join(dir, filepath.FromSlash(result.Report.ArchiveRoot)), result.Report)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, found...)
+	}
+	for _, f := range findings {
 		task.Report(f)
 	}
-	if refused := preflight.Refuses(result.Findings); len(refused) > 0 {
+	if refused := preflight.Refuses(findings); len(refused) > 0 {
 		return errors.New(refused[0].Message + ": " + refused[0].Remedy)
 	}
 	return nil
+}
+
+func checkArchives(ctx context.Context, dir string, report schemas.Validated) ([]schemas.Finding, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, &pipeline.InfraError{Op: "read the archives of the copy", Err: err}
+	}
+	defer root.Close()
+	return foundry.Check(ctx, "archives as copied", root.FS(), foundry.OfReport(report, 0)), ctx.Err()
 }
