@@ -25,7 +25,7 @@ func MkdirAll(dir string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if info, err := os.Lstat(dir); err == nil {
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // another may just have made it
 		return notFolder(dir, info) // a link that leads nowhere
 	}
 	parent := filepath.Dir(dir)
