@@ -2,7 +2,7 @@
 
 GO        ?= go
 FUZZTIME  ?= 20s
-SMOKETIME ?= 8s
+SMOKETIME ?= 5s
 SOAK      ?= 200
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
