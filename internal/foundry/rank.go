@@ -120,7 +120,11 @@ func (g GraphFiles) index() int {
 // nodes.
 func (d *describer) graph(at string, must bool, of func() *GraphFiles) {
 	var got Graph
-	ok := d.whole(at, BadGraph, func(b []byte) (err error) {
+	kind := BadJSON
+	if must {
+		kind = BadGraph
+	}
+	ok := d.whole(at, kind, func(b []byte) (err error) {
 		if got, err = ReadGraph(b); err == nil {
 			err = d.keep(len(got.Kernels))
 		}

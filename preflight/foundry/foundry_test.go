@@ -119,7 +119,7 @@ func files() []broken {
 		{name: "the offset is beyond the region", id: "offset", path: offset, sealed: true, change: replace(offset, ":", ":99999999")},
 		{name: "the state is no JSON", id: "warmup-state", path: state, sealed: true, change: cut(state, 10)},
 		{name: "the state has another offset", id: "warmup-offset", path: state, severity: schemas.SeverityWarning, sealed: true, change: replace(state, `"final_alloc_offset":`, `"final_alloc_offset":1`)},
-		{name: "another .json that is none", id: "graph", path: rank + "notes.json", sealed: true, change: add(rank+"notes.json", "{")},
+		{name: "another .json that is none", id: "json", path: rank + "notes.json", sealed: true, change: add(rank+"notes.json", "{")},
 		{name: "a link out of the folder", id: "link", path: graph + ".json", sealed: true, change: link(graph+".json", "../../../graph.json")},
 		{name: "a link to an absolute path", id: "link", path: graph + ".json", sealed: true, change: link(graph+".json", "/etc/hostname")},
 		{name: "a link to nothing", id: "link", path: rank + "more", sealed: true, change: link(rank+"more", "nothing")},
