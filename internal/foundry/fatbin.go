@@ -37,6 +37,7 @@ type imageReader struct {
 	r        io.Reader
 	left     uint64
 	segments int
+	buf      [8]byte
 }
 
 // ReadImages reads fatbin_image_packed.img of size bytes. The images themselves are
@@ -95,15 +96,17 @@ func (p *imageReader) number() (uint64, error) {
 	if p.left < 8 {
 		return 0, errors.New("the file ends amid a number")
 	}
-	var b [8]byte
 	p.left -= 8
-	if _, err := io.ReadFull(p.r, b[:]); err != nil {
+	if _, err := io.ReadFull(p.r, p.buf[:]); err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint64(b[:]), nil
+	return binary.LittleEndian.Uint64(p.buf[:]), nil
 }
 
 func (p *imageReader) skip(n uint64) error {
+	if n == 0 {
+		return nil
+	}
 	if n > p.left {
 		return fmt.Errorf("%d bytes are stated, and %d are left", n, p.left)
 	}

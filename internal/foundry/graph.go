@@ -8,7 +8,7 @@ import (
 )
 
 // MaxNodes bounds the nodes of one graph, far above what decode steps have.
-const MaxNodes = 1 << 20
+const MaxNodes = 1 << 18
 
 // Hash names a device binary. It is printed as the files of entry points have it.
 type Hash uint64

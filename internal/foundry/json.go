@@ -208,8 +208,9 @@ func (p *parser) whole() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(string(raw), 10, 64)
-	if err != nil {
+	const most = len("18446744073709551615")
+	n, err := strconv.ParseUint(string(raw[:min(len(raw), most)]), 10, 64)
+	if err != nil || len(raw) > most {
 		return 0, p.wrong("%.40q is no whole number from 0 to 2^64-1", raw)
 	}
 	return n, nil
