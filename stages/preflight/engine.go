@@ -26,7 +26,7 @@ func checkEngines(ctx context.Context, c *collector) {
 				c.pypto(ctx, name, argv, t)
 			}
 			if set.Has("aegaeon_config") {
-				c.aegaeon(name, svc, argv, t)
+				c.aegaeon(ctx, name, svc, argv, t)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (c *collector) environment(name string, t schemas.Trial) map[string]string 
 
 // aegaeon checks a configuration, and what it asks of the host where the service is
 // started on it.
-func (c *collector) aegaeon(name string, svc schemas.Service, argv []string, t schemas.Trial) {
+func (c *collector) aegaeon(ctx context.Context, name string, svc schemas.Service, argv []string, t schemas.Trial) {
 	subject := "service " + name + ": configuration"
 	set := schemas.Settings(svc.Config)
 	file, err := c.task.Resolve(set.Text("aegaeon_config"), t)
@@ -88,6 +88,9 @@ func (c *collector) aegaeon(name string, svc schemas.Service, argv []string, t s
 	load := c.loadOf(name, t)
 	if !c.first(subject+": budgets", fmt.Sprint(file, load, config.Server.CUDAGraph.Mode, argv)) {
 		return
+	}
+	if svc.Engine == "emulated" || len(argv) > 0 {
+		c.graphs(ctx, name, svc, config, file, t)
 	}
 	models := c.known(config, t)
 	if svc.Engine == "emulated" || len(argv) == 0 { // nothing of this host is used
