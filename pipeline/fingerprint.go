@@ -9,14 +9,6 @@ import (
 	"assay/schemas"
 )
 
-// FingerprintLevel is the level of Fingerprint.
-const FingerprintLevel = fingerprint.Header
-
-// Fingerprint identifies a checkpoint folder or file at header level.
-func Fingerprint(ctx context.Context, path string) (schemas.Digest, error) {
-	return fingerprint.Of(ctx, path, FingerprintLevel, nil)
-}
-
 // identifyModels tells what is known of the experiment's models as a trial sees
 // them. A checkpoint is read once.
 func (r *runner) identifyModels(ctx context.Context, params map[string]any) []ModelIdentity {

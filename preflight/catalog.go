@@ -2,14 +2,12 @@ package preflight
 
 import "assay/schemas"
 
-// When a check can be made.
+// When a check is made.
 const (
 	// Before anything is started, from files and facts.
 	Before = "before"
-	// Ready: of a service that has just become ready, before it is measured.
-	Ready = "ready"
-	// After the requests have been sent, from what they left.
-	After = "after"
+	// NotYet is for a check that is written and that nothing calls so far.
+	NotYet = "not yet"
 )
 
 // Entry describes one check for lists and documents: each sub-package lists its

@@ -16,9 +16,6 @@ var switchTitles = map[string]string{
 	"cost_ttft_ms": "switch TTFT beyond the steady one, ms", "cost_e2e_ms": "switch E2E beyond the steady one, ms",
 }
 
-// SwitchTitle is what a quantity of a switch matrix is called.
-func SwitchTitle(metric string) string { return switchTitles[metric] }
-
 // ShortNames are the last parts of models' names where those tell them apart, else
 // the names.
 func ShortNames(models []string) map[string]string {

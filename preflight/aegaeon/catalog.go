@@ -60,14 +60,14 @@ func modelEntries() []preflight.Entry {
 	return []preflight.Entry{
 		entry("aegaeon.model-name", bad, "models are listed, with a name of its own each", "give every model a name of its own", 31),
 		entry("aegaeon.model-id", bad, "all models have an id of their own, or none has", "give all an id, or none", 31),
-		entry("aegaeon.model-path", bad, "every model has an absolute path, which leads to a folder", "set path to the folder of the checkpoint", 30),
+		entry("aegaeon.model-path", bad, "every model has an absolute path; of a source run's configuration as it is started, one that leads to a folder", "set path to the folder of the checkpoint", 30),
 		entry("aegaeon.startup-models", bad, "models to start with are in the list, once each", "name models of the list", 31),
 		entry("aegaeon.profile-alias", bad, "names of folders of profiles are relative and do not lead upwards", "write a name below the folder of profiles", 29),
 		ruled("a sequence fits the model", entry("aegaeon.context", bad, "a model's longest sequence is no longer than its checkpoint allows", "lower max_model_len")),
 		entry("aegaeon.params", bad, "params is in units of 2^30 parameters, not a count or in millions", "divide by 2^30, or leave params out", 26),
-		entry("aegaeon.profile-missing", bad, "every model has usable latency profiles for every device, at least three points that determine a fit", remedyProfiles, 23),
-		entry("aegaeon.profile-file", bad, "every profile parses and has three samples or more, finite and not negative", "measure the point again", 24),
-		entry("aegaeon.profile-device", bad, "profiles are of the GPU that there is; unknown where it is not known", "use profiles that were made on this GPU", 25),
+		entry("aegaeon.profile-missing", bad, "of a service that is started in a folder with profiles: every model has usable latency profiles for every device, at least three points that determine a fit", remedyProfiles, 23),
+		entry("aegaeon.profile-file", bad, "of a service that is started in a folder with profiles: every profile parses and has three samples or more, finite and not negative", "measure the point again", 24),
+		entry("aegaeon.profile-device", bad, "of a service that is started in a folder with profiles: they are of the GPU that there is; unknown where it is not known", "use profiles that were made on this GPU", 25),
 	}
 }
 

@@ -1,7 +1,6 @@
 package pypto
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,30 +82,4 @@ func (c *checker) program(dir string) bool {
 		return true
 	}
 	return false
-}
-
-// Packed is what is known of weights that were packed before, beside a checkpoint.
-type Packed struct {
-	File        string
-	Fingerprint string // that they name; empty: none
-	Want        string // that of the checkpoint; empty: not known
-}
-
-// Prepack checks weights that were packed before. They are a matter of load times: the
-// engine passes over those that do not fit.
-func Prepack(subject string, p Packed) []schemas.Finding {
-	f := schemas.Finding{ID: "pypto.prepack", Severity: schemas.SeverityWarning, Subject: subject, Remedy: "pack again (pypto-prepack-deepseek-v4 --force), and copy checkpoints with their times"}
-	switch {
-	case p.File == "":
-		f.Severity, f.Remedy, f.Message = schemas.SeverityInfo, "", "no weights were packed before: loading takes its time"
-	case p.Fingerprint == "":
-		f.Message = fmt.Sprintf("%s does not say which checkpoint it was made from", p.File)
-	case p.Want == "":
-		f.Severity, f.Message = schemas.SeverityInfo, fmt.Sprintf("%s: the checkpoint's fingerprint is not known here, the engine compares it", p.File)
-	case p.Want != p.Fingerprint:
-		f.Message = fmt.Sprintf("%s was made from another checkpoint, or from one with other times of files: it is passed over, and loading takes longer", p.File)
-	default:
-		f.Severity, f.Remedy, f.Message = schemas.SeverityPass, "", "weights that were packed before are those of the checkpoint"
-	}
-	return []schemas.Finding{f}
 }

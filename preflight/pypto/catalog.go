@@ -25,7 +25,6 @@ func Catalog() []preflight.Entry {
 		entry("pypto.devices", schemas.SeverityError, starts, "devices are listed once, and the host has them", "list devices that the host has"),
 		entry("pypto.profile", schemas.SeverityError, starts, "options of profiling stand beside --profile and have known levels; a warning where it is on", "measure without --profile"),
 		entry("pypto.compile-cache", schemas.SeverityUnknown, comparable, "compiled programs are kept, complete and current; a warning where they are not, unknown where they cannot be read", "set the variables of one scheme, and remove what is not whole"),
-		entry("pypto.prepack", schemas.SeverityWarning, comparable, "weights that were packed before belong to the checkpoint", "pack again"),
 		entry("pypto.max-model-len", schemas.SeverityError, starts, "requests are no longer than the service allows", "raise --max-model-len"),
 		entry("pypto.max-num-seqs", schemas.SeverityWarning, comparable, "as many requests run as are sent at once", "raise --max-num-seqs, or count the wait"),
 		entry("pypto.prefix-cache", schemas.SeverityInfo, comparable, "says that prefix caching is on", "pass --no-enable-prefix-caching where prompts repeat"),

@@ -162,22 +162,6 @@ func TestCompileCache(t *testing.T) {
 	}
 }
 
-func TestPrepack(t *testing.T) {
-	for name, c := range map[string]struct {
-		p    Packed
-		want schemas.Severity
-	}{
-		"none": {Packed{}, "info"}, "no fingerprint": {Packed{File: "f"}, "warning"}, "not known": {Packed{File: "f", Fingerprint: "a"}, "info"},
-		"other": {Packed{File: "f", Fingerprint: "a", Want: "b"}, "warning"}, "same": {Packed{File: "f", Fingerprint: "a", Want: "a"}, "pass"},
-	} {
-		got := Prepack("s", c.p)
-		if got[0].Severity != c.want {
-			t.Errorf("%s: %+v", name, got)
-		}
-		inCatalog(t, got)
-	}
-}
-
 func FuzzCommand(f *testing.F) {
 	f.Add("pypto-serving\x00--model\x00/m\x00--generate-config\x00{\"top_k\":1}\x00--speculative-config={}\x00--devices\x000,1")
 	f.Add("--tp\x00-1\x00--ring-heap=,\x00--x")

@@ -8,7 +8,7 @@ import (
 // Catalog lists the checks.
 func Catalog() []preflight.Entry {
 	entry := func(id, checks, remedy string, pitfalls ...int) preflight.Entry {
-		return preflight.Entry{ID: id, Subject: "service", Severity: schemas.SeverityError, Checks: checks, Remedy: remedy, When: preflight.Ready, Pitfalls: pitfalls}
+		return preflight.Entry{ID: id, Subject: "service", Severity: schemas.SeverityError, Checks: checks, Remedy: remedy, When: preflight.NotYet, Pitfalls: pitfalls}
 	}
 	document := entry("service.document", "what the service answers with is JSON of a known form", remedyDocument)
 	document.Rule = "a service is measured only when its state is known"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"assay/internal/durable"
 	"assay/internal/loadgen"
@@ -78,7 +77,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	unwatch := l.watch(stop)
+	unwatch := task.Service.Watch(stop)
 	err = l.all(ctx)
 	unwatch()
 	stop(nil)
@@ -271,31 +270,6 @@ func (l *load) end(ctx context.Context) error {
 	}
 	l.account(s)
 	return nil
-}
-
-// graceAfterDeath is how long a request has to fail by itself once its service
-// is gone, so that its outcome is what it saw.
-const graceAfterDeath = 2 * time.Second
-
-// watch ends the requests of a service that is gone, until it is undone.
-func (l *load) watch(stop context.CancelCauseFunc) (unwatch func()) {
-	ended, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-ended:
-			return
-		case <-l.task.Service.Done: // nil blocks for ever
-		}
-		grace := time.NewTimer(graceAfterDeath)
-		defer grace.Stop()
-		select {
-		case <-ended:
-		case <-grace.C:
-			stop(errors.New("the service is gone"))
-		}
-	}()
-	return func() { close(ended); <-done }
 }
 
 // write leaves the summary.

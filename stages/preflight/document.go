@@ -11,8 +11,7 @@ import (
 // whenText says when, for people.
 var whenText = map[string]string{
 	preflight.Before: "before anything is started",
-	preflight.Ready:  "when the service is ready",
-	preflight.After:  "after the requests",
+	preflight.NotYet: "nothing calls it yet",
 }
 
 // pinning tells of what the tables do not: how to say which checkpoint is meant.
@@ -77,7 +76,7 @@ func StandsFor(e preflight.Entry) string {
 
 func (p Pitfall) checkedBy(entries []preflight.Entry) string {
 	var parts []string
-	for _, when := range []string{preflight.Before, preflight.Ready, preflight.After} {
+	for _, when := range []string{preflight.Before, preflight.NotYet} {
 		var ids []string
 		for _, e := range entries {
 			if e.When == when && slices.Contains(e.Pitfalls, p.Number) {

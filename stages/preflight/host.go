@@ -15,6 +15,7 @@ import (
 	"time"
 
 	engine "assay/internal/engines/aegaeon"
+	"assay/internal/fingerprint"
 	"assay/pipeline"
 	"assay/preflight/aegaeon"
 	"assay/preflight/checkpoint"
@@ -239,7 +240,7 @@ func (c *collector) recordedPin(subject, path string, m schemas.Model) {
 		return
 	}
 	for _, f := range c.task.Host.Folders {
-		if f.Path == path && f.Fingerprint != "" && m.Level() == pipeline.FingerprintLevel {
+		if f.Path == path && f.Fingerprint != "" && m.Level() == fingerprint.Header {
 			c.add(checkpoint.Pinned(subject, m.Level(), m.Fingerprint, f.Fingerprint, nil))
 			return
 		}

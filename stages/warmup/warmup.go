@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"assay/internal/durable"
 	"assay/internal/loadgen"
@@ -107,13 +106,7 @@ func run(ctx context.Context, task *pipeline.Task) error {
 func (w *warmup) all(ctx context.Context) (Summary, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	ended := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		w.watch(ended, stop)
-	}()
-	defer func() { close(ended); <-watched }()
+	defer w.task.Service.Watch(stop)()
 	sum := Summary{Phase: "warmup", Emulated: w.task.Service.Emulated, Models: []ModelSummary{}}
 	for _, m := range w.models {
 		ms, err := w.model(ctx, m)
@@ -123,26 +116,6 @@ func (w *warmup) all(ctx context.Context) (Summary, error) {
 		}
 	}
 	return sum, nil
-}
-
-// graceAfterDeath is how long a request has to fail by itself once its service
-// is gone, so that its outcome is what it saw.
-const graceAfterDeath = 2 * time.Second
-
-// watch ends the requests of a service that is gone.
-func (w *warmup) watch(ended <-chan struct{}, stop context.CancelCauseFunc) {
-	select {
-	case <-ended:
-		return
-	case <-w.task.Service.Done: // nil blocks for ever
-	}
-	grace := time.NewTimer(graceAfterDeath)
-	defer grace.Stop()
-	select {
-	case <-ended:
-	case <-grace.C:
-		stop(errors.New("the service is gone"))
-	}
 }
 
 func (w *warmup) model(ctx context.Context, model string) (ModelSummary, error) {
